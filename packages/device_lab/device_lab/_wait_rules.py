@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-from ._ledger import OWN
+from ._lines import OWN
 
 # Operators of aten that wait on CUDA, by their sources (aten/src/ATen/native): those
 # that read values of the device's tensors → of which argument on
@@ -93,7 +93,10 @@ class Operators(TorchDispatchMode):
         call = _Call(func, name, args, kwargs, tensors_in(args))
         kind = self.kind(call)
         if kind:
-            self.watch.note(NAMES.get(name, name.strip("_2")), kind)
+            operation = NAMES.get(name, name.strip("_2"))
+            if self.watch.bracket and name in NAMES:
+                operation = "index"
+            self.watch.note(operation, kind)
         out = call()
         self.follow(call, out, kind)
         return out
@@ -121,12 +124,16 @@ class Operators(TorchDispatchMode):
             return None
         read = tensors_in(call.args[VALUES[call.name.rstrip("_")] :])
         # histc reads if it is given no range
-        ranged = call.name == "histc" and len(call.args) > 2
-        return "value" if any(map(self.watch.on_device, read)) and not ranged else None
+        known = call.name == "histc" and len(call.args) > 2
+        if call.name == "equal":  # cuda_equal in ATen/native/cuda/Equal.cpp
+            known = read[0].shape != read[1].shape or not read[0].numel()
+        return "value" if any(map(self.watch.on_device, read)) and not known else None
 
     def size(self, call):
-        given = call.kwargs.get("output_size")
-        return None if given or not self.watch.on_device(call.tensors[0]) else "size"
+        known = call.kwargs.get("output_size") is not None
+        if call.name in ("bincount", "repeat_interleave"):
+            known = known or not call.tensors[0].numel()
+        return None if known or not self.watch.on_device(call.tensors[0]) else "size"
 
     def indexed(self, call):
         there = self.watch.on_device
@@ -140,11 +147,14 @@ class Operators(TorchDispatchMode):
             # x[mask] = 0 is masked_fill (canDispatchToMaskedFill)
             fills = number and len(indices) == 1 and not any(call.args[3:])
             return None if fills else "size"
-        return "to the device" if number or not all(map(there, indices)) else None
+        here = [x for x in indices if not there(x) and x.numel()]
+        return "to the device" if number or here else None
 
     def moved(self, call):
         target = call.kwargs.get("device")
         if target is None or call.kwargs.get("non_blocking"):
+            return None
+        if not call.tensors[0].numel():
             return None
         ends = call.tensors[0].device.type, torch.device(target).type
         if ends.count("cpu") != 1 or "meta" in ends:
@@ -154,6 +164,8 @@ class Operators(TorchDispatchMode):
     def copied(self, call):
         into, source = map(self.watch.on_device, call.args[:2])
         if into == source or call.kwargs.get("non_blocking") or any(call.args[2:]):
+            return None
+        if not call.args[0].numel():
             return None
         return "to the device" if into else "to the host"
 
@@ -165,7 +177,7 @@ class Operators(TorchDispatchMode):
     def lifted(self, call):
         """A tensor of Python's numbers; in brackets of a list."""
         (x,) = call.tensors
-        if not self.watch.on_device(x):
+        if not (self.watch.on_device(x) and x.numel()):
             return None
         copied = x.dim() if self.watch.bracket else self.watch.device
         return "to the device" if copied else None
@@ -196,7 +208,11 @@ class Functions(TorchFunctionMode):
         on_cpu = all(x.device.type == "cpu" for x in call.tensors)
         if not (rule or self.watch.device) and on_cpu:
             rule = self.ON_A_CPU.get(name, Functions.other)
-        return rule(self, call, there) if rule else call()
+        self.watch.call = call
+        try:
+            return rule(self, call, there) if rule else call()
+        finally:
+            self.watch.call = None
 
     def bracketed(self, call, there):
         """x[i], x[i] = y"""
@@ -246,9 +262,10 @@ class Functions(TorchFunctionMode):
 
     def sent(self, call, name):
         """On a CPU: to the device, a copy."""
-        if not call.kwargs.get("non_blocking") and True not in call.args[2:]:
-            self.watch.note(name, "to the device")
         out = call()
+        blocking = not call.kwargs.get("non_blocking") and True not in call.args[2:]
+        if blocking and out.numel():
+            self.watch.note(name, "to the device")
         out = out.clone() if any(out is each for each in call.args) else out
         vars(out).pop("_on_host", None)
         return out
@@ -262,7 +279,7 @@ class Functions(TorchFunctionMode):
 
     def read(self, call, there):
         out = call()
-        if there:
+        if any(x.numel() for x in there):
             self.watch.note(call.name, "to the host")
         if call.name == "cpu":
             out = out.clone() if there else out

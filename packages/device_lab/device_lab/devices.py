@@ -1,6 +1,4 @@
-"""The device of this machine: which one to use, what its PyTorch lacks for it, how to
-wait for it.
-"""
+"""The device of this machine: which one to use, and what its PyTorch lacks for it."""
 
 import functools
 import os
@@ -91,31 +89,6 @@ def missing_compiler() -> str | None:
             " gives the compiler bare paths"
         )
     return None
-
-
-# --------------------------------------------------------------------------------------
-# Waiting. XLA is lazy: what was recorded has to be launched first.
-
-
-def launch_graph() -> None:
-    """Compile and launch what was recorded lazily, as far as somebody still holds a
-    result. Does not wait.
-    """
-    import torch_xla
-
-    torch_xla.sync()
-
-
-def synchronize() -> None:
-    """Launch what was recorded, and return when the XLA device is done.
-
-    torch_xla.sync() alone does not wait (seen on torch_xla 2.9.0, with wait=True
-    neither).
-    """
-    import torch_xla.core.xla_model
-
-    launch_graph()
-    torch_xla.core.xla_model.wait_device_ops()
 
 
 # --------------------------------------------------------------------------------------

@@ -1,53 +1,61 @@
-"""who_waits: what sets the pace of a training loop: its loader, its copies or its step.
-Lesson 06 explains the model.
-"""
+"""who_waits: who sets the pace of a training loop: its loader, its copies or step."""
 
 import copy
-import functools
-import math
 import time
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
 
+import numpy
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ._clocks import wait_for
-from .devices import launch_graph, pick_device
+from . import _clocks
+from ._results import Result, table
+from .devices import pick_device
 from .errors import LabError
-from .timing import median_interval, time_text
+from .timing import median_interval, ratio_interval, time_text
 
-NEAR = 0.9  # what takes this share of a loop's time sets its pace
-FAR = 0.6  # below this share it does not, however unsteady the times
-ROUNDS = 11  # samples of each part; one that was disturbed does not widen the interval
+NEAR, FAR = (
+    0.9,
+    2 / 3,
+)  # what may take this share of a loop, and surely this one, fills it
+SAMPLES, CALLS = 11, 5  # of each part; batches a sample, if there is time
 
 
-class Part(NamedTuple):
-    """Seconds a batch: median, and its 95% confidence interval."""
+@dataclass(frozen=True, repr=False)
+class Part(Result):
+    """Seconds a batch: median, and its 95% confidence interval, of n samples."""
 
     median: float
     low: float
     high: float
+    n: int = SAMPLES
 
-    def __str__(self):
-        median, low, high = map(time_text, self)
+    def __str__(self) -> str:
+        median, low, high = map(time_text, (self.median, self.low, self.high))
         return f"{median:>7} a batch (95%: {low} to {high})"
 
-    def fills(self, whole: "Part") -> bool:
-        """Whether it may be 90% of `whole`; not if its median is far below."""
-        near = self.median >= FAR * whole.median
-        return near and self.high >= NEAR * whole.low
+    def fills(self, whole: "Part") -> bool | None:
+        """Whether it takes as long as `whole`; None where that cannot be told."""
+        one, other = ((each.median, each.low, each.high) for each in (self, whole))
+        _, low, high = ratio_interval(one, other)
+        if high < NEAR:
+            return False
+        return True if low > FAR else None
 
 
-class Pace(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Pace(Result):
     """Who sets the pace of a loop, and the times behind the verdict.
 
     who: "loader"; "start" (of an epoch's workers); "copy"; "device"; "host" (launches,
     or waits for values); "step" (on the CPU); "both" (loader and step need as long);
-    "between" (neither alone). parts: "loop", "loader", "step" (with batches as they
-    come); on a device "launch", until `step` returns; where a batch has to be moved
-    "step, no copy", "copy", "copy, pinned". saved: share of the loop's time that a
-    perfect loader would save. start: seconds to an epoch's first batch.
+    "between" (neither alone); "undecided". parts: "loop", "loader", "step" (with
+    batches as they come); on a device "launch", until `step` returns; where a batch has
+    to be moved "step, no copy" and "copy". saved: share of the loop's time
+    that a perfect loader would save. start: seconds to an epoch's first batch.
     """
 
     who: str
@@ -56,101 +64,113 @@ class Pace(NamedTuple):
     saved: float
     start: float
 
-    def __str__(self):
+    def __str__(self) -> str:
         lines = [f"{name:13} {part}" for name, part in self.parts.items()]
         lines[0] += f", {1 / self.parts['loop'].median:.3g} batches/s"
-        lines += [f"A perfect loader would save {self.saved:.0%} of the loop's time."]
-        if any(part.high > 1.5 * part.low for part in list(self.parts.values())[:3]):
-            lines += [
-                "The times are unsteady: measure again, with nothing else running."
-            ]
-        return "\n".join([self.verdict, *lines])
+        return "\n".join([self.verdict, *lines, self._saving])
+
+    @property
+    def _saving(self) -> str:
+        return f"A perfect loader would save {self.saved:.0%} of the loop's time."
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (name, *map(time_text, (part.median, part.low, part.high)))
+            for name, part in self.parts.items()
+        ]
+        columns = "part", "seconds a batch", "95%: from", "to"
+        return table(f"{self.verdict} {self._saving}", columns, rows)
 
 
 def who_waits(
-    loader: Iterable,
-    step: Callable[[object], object],
+    loader: Iterable[Any],
+    step: Callable[[Any], object],
     device: torch.device | str | None = None,
-    batches: int = 50,
+    seconds: float = 30.0,
 ) -> Pace:
     """Who sets the pace of `for batch in loader: step(batch)`?
 
     loader: what gives batches; it is begun again when it ends
     step: all that the loop does with a batch, its move to the device included. It is
-        really done, up to 4 × `batches` times: it trains
+        really done, some hundred times if it is quick: it trains
     device: where the step works; None for that of the batch, or of `pick_device`
-    batches: how many are timed, of each part
+    seconds: the most that it takes, though each part is called once in any case
 
     Timed are the loop as it is, in the middle of an epoch; the loader alone; the step
     alone, with one batch that is kept; the same with that batch on the device, if the
-    step takes it; the copy. What takes 90% of the loop's time sets the pace. Not seen:
-    batches unlike the kept one, copies that the loader makes. LabError for a loader
-    that ends and cannot begin again.
+    step takes it; the copy. What takes 90% of the loop's time sets the pace; where the
+    intervals do not tell, it is undecided. Not seen: batches unlike the kept one,
+    copies that the loader makes.
     """
-    _check(loader, step)
+    if not callable(step) or not (
+        isinstance(loader, Iterable) or hasattr(loader, "__getitem__")
+    ):
+        raise LabError("who_waits(loader, step): give what has batches, and a function")
+    until = time.perf_counter() + seconds
     workers = getattr(loader, "num_workers", 0)
     # workers that start anew in each epoch are judged apart
-    anew = workers and not getattr(loader, "persistent_workers", False)
-    starts = []
+    anew = bool(workers) and not getattr(loader, "persistent_workers", False)
+    starts: list[float] = []
     source = _endless(loader, starts)
     batch = next(source)
     device = _device(batch, device)
+    timer = _Timer(device, until, starts if anew else [])
     unit = max(1, workers)  # what workers load comes in bursts
-    calls = unit * max(1, round(batches / ROUNDS / unit))
-    timed = functools.partial(_timed, device, calls, starts if anew else [])
     ahead = 2 + workers * (getattr(loader, "prefetch_factor", None) or 0)
-    alone = timed(lambda: next(source), ahead)
+    alone = timer.part(lambda: next(source), unit, ahead)
     load = 0.0 if workers else alone.median
-    loop = timed(lambda: step(next(source)), ahead, load)
+    loop = timer.part(lambda: step(next(source)), unit, load=load)
     source.close()
-    parts = {"loop": loop, "loader": alone, **_step_parts(batch, step, device, timed)}
-    epoch = len(loader) if anew and hasattr(loader.dataset, "__len__") else math.inf
-    start = sorted(starts)[len(starts) // 2]
-    judged = _judge_start(parts, start, epoch)
+    parts = {"loop": loop, "loader": alone, **_step_parts(batch, step, timer)}
+    start = median(starts)
+    judged = _judge_start(parts, start, loader) if anew else None
     who, verdict = judged or _judge(parts, _pinned(batch), device, workers)
+    if who == "undecided":
+        short = min(part.n for part in parts.values()) < SAMPLES
+        more = f"Give it more time: seconds={4 * seconds:g}."
+        verdict += more if short else "Measure again, with nothing else running."
     saved = max(0.0, 1 - parts["step"].median / loop.median)
     if not workers:  # then a loader takes no more than its own time
         saved = min(saved, alone.median / loop.median)
     return Pace(who, verdict, parts, saved, start)
 
 
-def _check(loader, step):
-    batched = isinstance(loader, Iterable) or hasattr(loader, "__getitem__")
-    if not batched or not callable(step):
-        raise LabError(
-            "who_waits(loader, step) asks what gives batches, and a function"
-        )
+class _Timer:
+    """Times the parts of a loop: each gets an equal share of the time that is left."""
 
+    def __init__(self, device, until, starts):
+        self.device, self.until, self.starts = device, until, starts
+        self.left = 3 if device.type == "cpu" else 6
 
-def _timed(device, calls, starts, fn, warm=2, load=0.0, launch=False):
-    """Samples of `fn`; of a loop that loads for `load` seconds, as in its middle; of a
-    launch, single calls until they return.
+    def part(self, fn, unit=1, warm=2, load=0.0, launch=False):
+        """Calls of `fn`, after `warm` ones, averaged over at least `unit` of them; of
+        fewer, the spread shows the bursts.
+        """
+        now, times, took = time.perf_counter(), [], 0.0
+        end = now + max(0.0, self.until - now) / self.left
+        self.left -= 1
+        while len(times) < warm + SAMPLES * max(CALLS, unit):
+            begin = time.perf_counter()
+            if times and begin + took > end:
+                break
+            times.append(self._call(fn, load, launch))
+            took = time.perf_counter() - begin
+        times = times[min(warm, len(times) // 3) :]
+        samples = min(SAMPLES, len(times) // unit)
+        if samples < 2:
+            samples = min(len(times), 5)
+        means = [float(block.mean()) for block in numpy.array_split(times, samples)]
+        return Part(median(means), *median_interval(means), samples)
 
-    Of a piece of the loop, the first load and the last step overlap with nothing: c
-    loads and steps take c × the longer of both + the shorter.
-    """
-    _seconds(fn, device, warm)
-    samples = []
-    for _ in range(ROUNDS):
-        before = sum(starts)
-        returned, done = _seconds(fn, device, 1 if launch else calls)
-        spent = done - min(load, done - returned) - sum(starts) + before
-        samples.append(returned if launch else spent / calls)
-    return Part(sorted(samples)[ROUNDS // 2], *median_interval(samples))
-
-
-def _seconds(fn, device, calls):
-    """Seconds until so many calls have returned, and until the device is done."""
-    wait_for(device)
-    start = time.perf_counter()
-    for _ in range(calls):
-        result = fn()  # XLA computes what somebody holds
-        if device.type == "xla":
-            launch_graph()
-        del result
-    returned = time.perf_counter() - start
-    wait_for(device)
-    return returned, time.perf_counter() - start
+    def _call(self, fn, load, launch):
+        """Seconds of a call, without the start of an epoch; of a launch, until it
+        returns; of a loop that loads for `load` seconds, as in its middle, where
+        loading overlaps with the device's work.
+        """
+        before = sum(self.starts)
+        returned, done = _clocks.seconds(fn, self.device)
+        starts = sum(self.starts) - before
+        return returned if launch else done - min(load, done - returned) - starts
 
 
 def _endless(loader, starts):
@@ -166,7 +186,7 @@ def _endless(loader, starts):
         if count == before:
             raise LabError(
                 f"the loader ended after {count} batches: give one that can begin again"
-                " (a DataLoader, a list), or ask for fewer batches="
+                " (a DataLoader, a list, no generator)"
             )
 
 
@@ -198,15 +218,16 @@ def _device(batch, device):
         device = next((x for x in there if x.type != "cpu"), pick_device())
     device = torch.device(device)
     try:
-        wait_for(device)
+        _clocks.wait_for(device)
     except (AssertionError, RuntimeError) as error:
         raise LabError(f"who_waits cannot wait for {device} here: {error}") from error
     return device
 
 
-def _step_parts(batch, step, device, timed):
+def _step_parts(batch, step, timer):
     """Parts without the loader: the step, and the copy of a batch that is elsewhere."""
-    parts = {"step": timed(lambda: step(_changed(batch)))}
+    device = timer.device
+    parts = {"step": timer.part(lambda: step(_changed(batch)))}
     if device.type == "cpu":
         return parts
     there = batch
@@ -216,54 +237,64 @@ def _step_parts(batch, step, device, timed):
             step(_changed(there))
         except (RuntimeError, TypeError):  # it wants the batch as the loader gives it
             there = batch
-    parts["launch"] = timed(lambda: step(_changed(there)), launch=True)
+    parts["launch"] = timer.part(lambda: step(_changed(there)), launch=True)
     if there is batch:
         return parts
-    parts["step, no copy"] = timed(lambda: step(_changed(there)))
-    parts["copy"] = timed(lambda: _changed(batch, lambda x: x.to(device)))
-    if device.type in ("cuda", "xpu") and not _pinned(batch):
-        locked = _changed(batch, lambda x: x.pin_memory())
-        pinned = timed(lambda: _changed(locked, lambda x: x.to(device)))
-        parts["copy, pinned"] = pinned
+    parts["step, no copy"] = timer.part(lambda: step(_changed(there)))
+    parts["copy"] = timer.part(lambda: _changed(batch, lambda x: x.to(device)))
     return parts
 
 
-def _judge_start(parts, start, epoch):
+def _judge_start(parts, start, loader):
     """The same if the start of workers in each epoch is what costs most, else None."""
+    try:
+        each = start / len(loader)
+    except TypeError:  # it does not know its length
+        return None
     loop, step = parts["loop"].median, parts["step"].median
-    if start / epoch <= max((1 - NEAR) * loop, loop - step):
+    if each <= max((1 - NEAR) * loop, loop - step):
         return None
     return "start", (
         f"In each epoch the workers take {time_text(start)} to start,"
-        f" {time_text(start / epoch)} for each batch:\n"
-        "persistent_workers=True keeps them."
+        f" {time_text(each)} for each batch:\npersistent_workers=True keeps them."
     )
 
 
 def _judge(parts, pinned, device, workers):
     """Who, and the verdict in words."""
     loop, loader, step = (parts[name] for name in ("loop", "loader", "step"))
-    there = parts.get("step, no copy", step)
     texts = {name: time_text(part.median) for name, part in parts.items()}
     needs = f"{texts['loader']} a batch; the step needs {texts['step']}"
-    if loader.fills(loop) and step.fills(loop):
+    loads, steps = loader.fills(loop), step.fills(loop)
+    if loads is None or steps is None:
+        return "undecided", f"Undecided, as times vary: the loader needs {needs}.\n"
+    if loads and steps:
         return "both", f"Loader and step need about as long: {needs}."
-    if loader.fills(loop):
+    if loads:
         more = f"More workers (now {workers}), or less work an item."
         return "loader", f"The loader sets the pace: {needs}.\n{more}"
-    if not step.fills(loop):
-        lost = time_text(loop.median - max(loader.median, step.median))
-        if not workers:
-            return "between", (
-                f"Loader and step take turns: {needs}.\n"
-                "Workers (num_workers=) would load while the step works."
-            )
+    if steps:
+        return _judge_step(parts, pinned, device, texts)
+    if not workers:
         return "between", (
-            f"Neither loader nor step alone explains the loop: {lost} of"
-            f" {texts['loop']} a batch are lost\nbetween them (no overlap), by the"
-            " handing over, or cores that they share."
+            f"Loader and step take turns: {needs}.\n"
+            "Workers (num_workers=) would load while the step works."
         )
-    if there.high < NEAR * step.low:
+    lost = time_text(loop.median - max(loader.median, step.median))
+    return "between", (
+        f"Neither loader nor step alone explains the loop: {lost} of"
+        f" {texts['loop']} a batch are lost\nbetween them (no overlap), by the"
+        " handing over, or cores that they share."
+    )
+
+
+def _judge_step(parts, pinned, device, texts):
+    step, pace = parts["step"], f"sets the pace: {texts['step']} a batch"
+    if device.type == "cpu":
+        return "step", f"The step {pace}."
+    there = parts.get("step, no copy", step)
+    works, launches = there.fills(step), parts["launch"].fills(there)
+    if works is False:
         how = "Fewer bytes (uint8), or a copy from a side stream (a prefetcher)."
         if not pinned and device.type in ("cuda", "xpu"):
             how = (
@@ -271,10 +302,12 @@ def _judge(parts, pinned, device, workers):
             )
         cost = time_text(step.median - there.median)
         return "copy", f"The copy takes {cost} of {texts['loop']} a batch.\n{how}"
-    pace = f"sets the pace: {texts['step']} a batch"
-    if device.type == "cpu":
-        return "step", f"The step {pace}."
-    if parts["launch"].fills(there):
+    if works is None or launches is None:
+        return (
+            "undecided",
+            f"The step {pace}; what in it is undecided, as times vary.\n",
+        )
+    if launches:
         how = "It launches the step, or waits for values in it (.item())."
         return "host", f"The host {pace}.\n{how}"
     return "device", f"The device {pace}."

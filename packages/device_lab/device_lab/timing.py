@@ -1,41 +1,45 @@
-"""measure: time a function on any device. All samples, median, spread, and which clock.
-Lesson 04 explains it.
+"""measure: all samples of a function's time, on any device. speedup: how many times
+faster, and whether that can be told.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import numpy
 import torch
 
 from . import _clocks
+from ._results import Result
 from .errors import LabError, batches_for
 
-# samples; from six on, the extremes enclose the median with 95% confidence
-MIN_SAMPLES = 7
-MOST_SAMPLES = 1000
+SAMPLE_SECONDS = 0.001  # shorter functions are called several times a sample
+MIN_SAMPLES, MOST_SAMPLES = 7, 1000
+EVEN = 1.05  # a ratio that surely is smaller is called no difference
+TICK = 1e-9  # seconds; nothing is taken to be shorter
+STUDENT = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776}  # t for 95%, by number of samples
+HOST_BOUND = (
+    "the host was busy all the while: launching or waiting, not computing, sets the"
+    " pace"
+)
 
 
-@dataclass(frozen=True)
-class Measurement:
+@dataclass(frozen=True, repr=False)
+class Measurement(Result):
     """Samples of one function's time, in seconds a call.
 
-    clock: "host" (perf_counter, the device idle before and after) or "device" (events
-    on the current stream). calls: how many calls one sample holds. first: seconds of
-    the very first call (host clock), compilation and caches included. cold: caches were
-    overwritten before each sample. settings: what changes speed. remarks: what makes
-    the figures doubtful, such as a GPU whose clock was held down at the end of the
-    sampling.
+    clock: "host" (the device idle before and after) or "device" (events on the current
+    stream). calls: how many one sample holds. first: seconds of the very first call, by
+    the host's clock. settings: what changes speed. remarks: what makes the figures
+    doubtful.
     """
 
     samples: tuple[float, ...]
     clock: str
     calls: int
     first: float
-    cold: bool
-    settings: dict
+    settings: dict[str, Any]
     remarks: tuple[str, ...] = ()
 
     @property
@@ -44,30 +48,25 @@ class Measurement:
 
     @property
     def median(self) -> float:
-        """Median of the samples, in seconds."""
         return float(numpy.median(self.samples))
 
     @property
     def fastest(self) -> float:
-        """Smallest sample, in seconds: what the hardware can do when nothing disturbs
-        it.
-        """
+        """What the hardware can do when nothing disturbs it."""
         return min(self.samples)
 
     @property
     def iqr(self) -> float:
-        """Distance between the first and the third quartile, in seconds."""
+        """Distance between the first and the third quartile."""
         low, high = numpy.percentile(self.samples, [25, 75])
         return float(high - low)
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95% confidence interval of the median, in seconds: `median_interval` of the
-        samples.
-        """
+        """95% confidence interval of the median."""
         return median_interval(self.samples)
 
-    def __str__(self):
+    def __str__(self) -> str:
         low, high = self.interval
         text = (
             f"{time_text(self.median)} (IQR {time_text(self.iqr)}, 95%:"
@@ -75,29 +74,57 @@ class Measurement:
         )
         if self.calls > 1:
             text += f", {self.calls} calls a sample"
-        if self.cold:
-            text += ", cold"
         return "; ".join([text + ")", *self.remarks])
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float]:
-    """95% confidence interval (low, high) of the median of `samples`, without assuming
-    a distribution.
+    """95% confidence interval (low, high) of the median of `samples`.
 
-    Ranks floor((n - z√n)/2) and ceil(1 + (n + z√n)/2), z = 1.96: Hoefler and Belli,
-    "Scientific Benchmarking of Parallel Computing Systems", SC'15, after Le Boudec.
-    Wider than it could be below 7 samples or so.
+    Ranks floor((n - z√n)/2) and ceil(1 + (n + z√n)/2), z = 1.96, without assuming a
+    distribution: Hoefler and Belli, "Scientific Benchmarking of Parallel Computing
+    Systems", SC'15. The extremes of fewer than six enclose too little: then by
+    Student's t, of their logarithms. One sample tells nothing: 0 to infinity.
     """
     n, half = len(samples), 1.96 * math.sqrt(len(samples))
+    if n < 2:
+        return 0.0, math.inf
+    if n in STUDENT:
+        logs = numpy.log(numpy.maximum(samples, TICK))
+        center, half = logs.mean(), STUDENT[n] * logs.std(ddof=1) / math.sqrt(n)
+        median = float(numpy.median(samples))
+        low, high = math.exp(center - half), math.exp(center + half)
+        return min(low, median), max(high, median)
     low = max(1, math.floor((n - half) / 2))
     high = min(n, math.ceil(1 + (n + half) / 2))
     ordered = sorted(samples)
     return ordered[low - 1], ordered[high - 1]
 
 
-class Speedup(NamedTuple):
-    """How many times faster `after` is: ratio of medians, its 95% bootstrap interval,
-    and both medians (s).
+def ratio_interval(
+    one: tuple[float, float, float], other: tuple[float, float, float]
+) -> tuple[float, float, float]:
+    """(one / other, low, high) of two medians, each with its 95% interval (median, low,
+    high).
+
+    The two intervals' distances to their medians add up in squares, as logarithms: Zou
+    and Donner, Statistics in Medicine 27 (2008), 1693.
+    """
+    (a, a_low, a_high), (b, b_low, b_high) = (
+        [math.log(max(seconds, TICK)) for seconds in each] for each in (one, other)
+    )
+    low = a - b - math.hypot(a - a_low, b_high - b)
+    high = a - b + math.hypot(a_high - a, b - b_low)
+    return math.exp(a - b), math.exp(low), math.exp(high)
+
+
+@dataclass(frozen=True, repr=False)
+class Speedup(Result):
+    """How many times faster `after` is: ratio of medians, its 95% interval, and both
+    medians (s).
+
+    answer: "faster" or "slower" where the interval does not hold 1; "even" where it
+    does, and ends within 5% of 1; else "undecided". rounds: about how many would
+    decide, if the ratio is what it seems to be; 0 where it is decided.
     """
 
     times: float
@@ -105,23 +132,35 @@ class Speedup(NamedTuple):
     high: float
     before: float
     after: float
+    answer: str
+    rounds: int = 0
 
-    def __str__(self):
+    @property
+    def doubt(self) -> str:
+        """What keeps it from being faster or slower, in words, or ""."""
+        if self.answer == "even":
+            most = max(self.high, 1 / self.low) - 1
+            return f"no difference larger than {100 * most:.2g}%"
+        if self.answer == "undecided":
+            return f"undecided, about n={self.rounds:,} would tell"
+        return ""
+
+    def __str__(self) -> str:
         spread = f"95%: {self.low:.3g} to {self.high:.3g}"
-        return (
+        text = (
             f"{self.times:.3g} times ({spread}): {time_text(self.before)} →"
             f" {time_text(self.after)}"
         )
+        return "; ".join(filter(None, [text, self.doubt]))
 
 
 def measure(
-    fn: Callable[[], object], device: torch.device | str, **options
+    fn: Callable[[], object], device: torch.device | str, **options: Any
 ) -> Measurement:
-    """Time `fn()` on `device`. Options and errors as in `measure_together`."""
+    """Time `fn()` on `device`. Options as in `measure_together`."""
     return measure_together({"fn": fn}, device, **options)["fn"]
 
 
-@batches_for("measure calls a function many times")
 def measure_together(
     functions: dict[str, Callable[[], object]],
     device: torch.device | str,
@@ -129,7 +168,7 @@ def measure_together(
     clock: str | None = None,
     seconds: float = 0.5,
     n: int | None = None,
-    cold: bool = False,
+    before: Callable[[], object] | None = None,
 ) -> dict[str, Measurement]:
     """Time several functions interleaved, in a new random order each round, so that
     drift meets all of them.
@@ -137,46 +176,41 @@ def measure_together(
     functions: name → function without arguments; give them inputs with random values,
         a GPU multiplies zeros faster
     device: where the functions work
-    clock: "device" (CUDA events; the default on CUDA) or "host" (what the caller waits;
-        the default elsewhere)
-    seconds: about how long to sample all of them together
-    n: that many samples each instead
-    cold: overwrite the caches before each sample (one call a sample then)
-
-    LabError for a clock that the device does not have, and for batches that end. The
-    rules follow Hoefler and Belli (SC'15) and triton.testing.do_bench.
+    clock: "device" (CUDA events; the default on CUDA) or "host" (what the caller waits)
+    seconds: about how long to sample all of them; seven rounds are taken in any case
+    n: so many rounds instead
+    before: called before each sample, outside of its time; a sample is one call then
     """
     device = torch.device(device)
     clock = _clock(clock, device)
+    for fn in functions.values():
+        if not callable(fn):
+            kind = type(fn).__name__
+            raise LabError(f"measure needs a function, not a {kind}: lambda: …")
     if device.type == "cuda":
         torch.cuda.init()  # before that, waiting for the device does not wait
-    flush = _clocks.flusher(device) if cold else None
-    overhead = _second_call(flush, device) if cold else 0.0
-    warm = {name: _warm(fn, device, clock, cold) for name, fn in functions.items()}
-    calls = {name: each.calls for name, each in warm.items()}
-    once = sum(each.cost * each.calls + overhead for each in warm.values())
-    rounds = n or _rounds(seconds / once)
-    sample = _clocks.device_samples if clock == "device" else _clocks.host_samples
-    with _clocks.no_garbage_collection():
-        samples, reasons = sample(functions, device, calls, rounds, flush)
-    shared = {"clock": clock, "cold": cold, "settings": settings()}
+    with batches_for("measure calls a function many times"):
+        warm = {
+            name: (_clocks.seconds(fn, device)[1], *_clocks.warm_up(fn, device))
+            for name, fn in functions.items()
+        }
+        calls = {
+            name: 1 if before else max(1, math.ceil(SAMPLE_SECONDS / cost))
+            for name, (_, cost, _) in warm.items()
+        }
+        once = sum(cost * calls[name] for name, (_, cost, _) in warm.items())
+        rounds = n or min(MOST_SAMPLES, max(MIN_SAMPLES, int(seconds / once)))
+        samples, doubts = _clocks.samples(
+            functions, device, clock, calls, rounds, before
+        )
     measurements = {}
-    for name, (first, _, calls, remarks) in warm.items():
-        remarks += [f"the GPU was slowed down by its {reason}" for reason in reasons]
-        remarks += _spread(samples[name])
-        own = {"calls": calls, "first": first, "remarks": tuple(remarks)}
-        measurements[name] = Measurement(tuple(samples[name]), **shared, **own)
+    for name, (first, _, host_bound) in warm.items():
+        remarks = [HOST_BOUND] if host_bound else []
+        remarks += [*doubts, *_spread(samples[name])]
+        measurements[name] = Measurement(
+            tuple(samples[name]), clock, calls[name], first, _settings(), tuple(remarks)
+        )
     return measurements
-
-
-def _second_call(fn, device):
-    """Seconds of a second call; the first one takes memory from the system, too."""
-    _clocks.host_seconds(fn, device, 1)
-    return _clocks.host_seconds(fn, device, 1)
-
-
-def _rounds(most):
-    return min(MOST_SAMPLES, max(MIN_SAMPLES, int(most)))
 
 
 def _clock(clock, device):
@@ -190,36 +224,6 @@ def _clock(clock, device):
     return clock
 
 
-class _Warm(NamedTuple):
-    """A function that was warmed up. first, cost: seconds of its first and of a warm
-    call. calls: in one sample.
-    """
-
-    first: float
-    cost: float
-    calls: int
-    remarks: list
-
-
-def _warm(fn, device, clock, cold):
-    if not callable(fn):
-        raise LabError(f"measure needs a function, not a {type(fn).__name__}")
-    first = _clocks.host_seconds(fn, device, 1)
-    cost, host_bound = _clocks.warm_up(fn, device)
-    calls = 1 if cold else max(1, math.ceil(_clocks.SAMPLE_SECONDS / cost))
-    remarks = []
-    if host_bound:
-        remarks.append(
-            "the host was busy all the while: launching or waiting, not computing, sets"
-            " the pace"
-        )
-    if cold and clock == "device" and cost < 1e-5:
-        remarks.append(
-            "shorter than 10 µs: one event pair a call measures the launch as well"
-        )
-    return _Warm(first, cost, calls, remarks)
-
-
 def _spread(samples):
     """The remark on samples that differ much, if they do."""
     low, median, high = numpy.percentile(samples, [25, 50, 75])
@@ -229,40 +233,48 @@ def _spread(samples):
 
 
 def speedup(before: Measurement, after: Measurement) -> Speedup:
-    """How many times faster `after` is than `before`. Raises LabError if they were
-    timed with two different _clocks.
+    """How many times faster `after` is than `before`, and whether that can be told.
 
-    Ratio of medians; its interval from 1,000 bootstrap resamples of both (Efron 1979,
-    percentile method).
+    >>> times = measure_together({"old": old, "new": new}, "cpu")
+    >>> speedup(times["old"], times["new"])
+    1.1 times (95%: 0.97 to 1.2): 2.6 ms → 2.4 ms; undecided, about n=85 would tell
     """
     if before.clock != after.clock:
         raise LabError(
             f"two clocks, {before.clock} and {after.clock}: measure both with the"
             " same one"
         )
-    draw = numpy.random.default_rng(0)
-    medians = [
-        numpy.median(draw.choice(m.samples, (1000, m.n)), axis=1)
-        for m in (before, after)
-    ]
-    low, high = numpy.percentile(medians[0] / medians[1], [2.5, 97.5])
-    return Speedup(
-        before.median / after.median,
-        float(low),
-        float(high),
-        before.median,
-        after.median,
-    )
+    one, other = ((each.median, *each.interval) for each in (before, after))
+    times, low, high = ratio_interval(one, other)
+    answer, rounds = "undecided", 0
+    if low > 1 or high < 1:
+        answer = "faster" if low > 1 else "slower"
+    elif 1 / EVEN < low and high < EVEN:
+        answer = "even"
+    else:
+        rounds = _rounds(min(before.n, after.n), times, low, high)
+    return Speedup(times, low, high, before.median, after.median, answer, rounds)
 
 
-def settings() -> dict:
-    """What changes the speed of the same code: threads, float32 precision, cuDNN's
-    choices, autograd.
+def _rounds(n, times, low, high):
+    """About how many rounds would tell, where n do not.
 
-    "fp32 matmul" is None where this PyTorch has no such setting (before 2.9).
+    As logarithms: the ratio lies d from 1, its interval reaches h to that side. h
+    shrinks with 1/√n, and the ratio itself scatters by h / 1.96 from one measurement to
+    the next. So that it lies apart from 1 in 4 of 5 of them, h has to become d · 1.96 /
+    (1.96 + 0.84): the usual power of 80% (Cohen 1988), n · 2 · (h / d)². Or it is
+    shown to be even, with the distance to `EVEN` in place of d.
     """
+    if n < MIN_SAMPLES:
+        return MIN_SAMPLES
+    d, h = abs(math.log(times)), math.log(times / low if times > 1 else high / times)
+    return max(n + 1, math.ceil(2 * n * (h / max(d, math.log(EVEN) - d)) ** 2))
+
+
+def _settings():
     return {
         "threads": torch.get_num_threads(),
+        # None before 2.9
         "fp32 matmul": getattr(torch.backends.cuda.matmul, "fp32_precision", None),
         "cudnn.benchmark": torch.backends.cudnn.benchmark,
         "deterministic": torch.are_deterministic_algorithms_enabled(),

@@ -1,69 +1,97 @@
-"""find_waits: the lines of a training step at which the host waits for the device.
-Lesson 04 explains why they cost time.
-"""
+"""find_waits: the lines of a training step at which the host waits for the device."""
 
 import collections
 import contextlib
-import linecache
+import textwrap
+import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 from unittest import mock
 
 import torch
 from torch import nn
+from torch.amp import GradScaler
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import dataloader
 
-from ._ledger import reader_frame
+from ._cures import CAUSES, KINDS, SCALER, cure
+from ._lines import NOWHERE, place
+from ._results import Result, table
 from ._wait_rules import Functions, Operators, tensors_in
-from .errors import LabError, batches_for, file_name
+from .errors import LabError, batches_for
 
-MENDS = {
-    "value": "a value is read: keep it on the device, read it every n steps",
-    "size": "the size depends on values: torch.where(mask, a, b) keeps it",
-    "to the host": "copied to the host: once at the end, or non_blocking and pinned",
-    "to the device": "blocking copy: pin it, non_blocking=True; or make it there",
-    "asked for": "only a clock needs it",
-}
 SYNCHRONIZE = [torch.cuda, torch.mps, torch.xpu, torch.accelerator, torch.cpu]
 SYNCHRONIZE += [torch.cuda.Event, torch.cuda.Stream]
+REPORT = "called a synchronizing CUDA operation"  # of torch.cuda.set_sync_debug_mode
 
 
-class Wait(NamedTuple):
-    """A line that waits. where: file:line of the innermost code that is no library;
-    inside: of the innermost library below it, PyTorch apart, or ""; code: the line;
-    operation: what waits there; kind: a key of MENDS; times: in one step.
+@dataclass(frozen=True, repr=False)
+class Wait(Result):
+    """A line that waits. where: file:line of the innermost code that is no library's;
+    code: that line; inside, inner: the same of the innermost library below it, PyTorch
+    too, or "". operation: what waits there; kind: why, a key of CAUSES; times: in one
+    step; cure: what to do.
     """
 
     where: str
-    inside: str
     code: str
+    inside: str
+    inner: str
     operation: str
     kind: str
+    cure: str
     times: float
 
-    def __str__(self):
+    @property
+    def what(self) -> str:
         often = f" ×{self.times:g}" if self.times != 1 else ""
-        place = f"{self.where}, in {self.inside}" if self.inside else self.where
-        head = f"{place}  {self.code}"[:88].rstrip()
-        return f"{head}\n    {self.operation}{often}: {MENDS[self.kind]}"
+        because = ": ".join(filter(None, [CAUSES[self.kind], self.cure]))
+        return f"{self.operation}{often}: {because}"
+
+    def __str__(self) -> str:
+        lines = [f"{self.where}  {self.code}"[:88].rstrip()]
+        if self.inside:
+            lines.append(f"    in {self.inside}  {self.inner}"[:88].rstrip())
+        indent = {"initial_indent": "    ", "subsequent_indent": "      "}
+        return "\n".join(lines + textwrap.wrap(self.what, 88, **indent))
 
 
-class Waits(NamedTuple):
-    """What `find_waits` saw. device: where the step worked; "cpu" passed for a GPU."""
+@dataclass(frozen=True, repr=False)
+class Waits(Result):
+    """What `find_waits` saw. device: where the step worked; "cpu" passed for a GPU.
+    scaler: where a GradScaler waits besides, if it is one that CUDA would enable.
+    """
 
     waits: list[Wait]
     device: str
+    scaler: list[Wait]
 
-    def __str__(self):
+    @property
+    def head(self) -> str:
         count = sum(wait.times for wait in self.waits)
         lines = len({wait.where for wait in self.waits})
         head = "no wait seen in a step"
         if self.waits:
-            head = f"{count:g} waits in a step, on {lines} line{'s' * (lines > 1)}"
+            s, lines_s = "s" * (count != 1), "s" * (lines > 1)
+            head = f"{count:g} wait{s} in a step, on {lines} line{lines_s}"
         if self.device == "cpu":
             head += " (on a CPU whose tensors pass for a GPU's)"
-        return "\n".join([head, *map(str, self.waits)])
+        return head
+
+    def __str__(self) -> str:
+        parts = [self.head, *map(str, self.waits)]
+        if self.scaler:
+            parts += [
+                "and, unless enabled=False turns the GradScaler off on CUDA, too:"
+            ]
+        return "\n".join([*parts, *map(str, self.scaler)])
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (x.where, "\n".join(filter(None, [x.code, x.inside, x.inner])), x.what)
+            for x in self.waits + self.scaler
+        ]
+        return table(self.head, ["line", "code", "why it waits: what to do"], rows)
 
 
 @batches_for("find_waits takes the step once more than steps= says")
@@ -75,15 +103,16 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
         first makes the optimizer's state), then `steps` times
     steps: how many are counted; more than one for what comes only now and then
 
-    On an accelerator the tensors' devices decide, and what counts is what waits on CUDA
-    (torch.cuda.set_sync_debug_mode, and synchronize besides). On a CPU its tensors pass
-    for tensors on a GPU, but for what a DataLoader or NumPy made and what the step
-    makes without device=, until `.to(device)`; `.cpu()` brings to the host,
-    `.to("cpu")` counts as no move. Counters of optimizers on the host do not count.
-    Compiled functions run eagerly meanwhile, with the waits that compiling avoids. Not
-    seen: waits below PyTorch's operators, of sparse tensors, of prod's and cumprod's
-    backward, of threads but autograd's, for memory given back. LabError where `step`
-    cannot be called; its own errors pass.
+    On CUDA its own torch.cuda.set_sync_debug_mode decides, and rules explain; what it
+    does not report, such as waits of torch.distributed and torch.sparse, is not seen,
+    nor what the step does while it ignores warnings. On other accelerators the rules
+    decide. On a CPU its tensors pass for tensors on a GPU, but for what a DataLoader or
+    NumPy made and what the step makes without device=, until `.to(device)`; `.cpu()`
+    brings to the host, `.to("cpu")` counts as no move, torch.cuda.synchronize() is
+    counted and left out. Compiled functions run eagerly meanwhile, with the waits that
+    compiling avoids. LabError where `step` cannot be called; its own errors pass.
+
+        print(find_waits(lambda: step(next(batches)), steps=10))
     """
     if not callable(step) or isinstance(step, nn.Module):
         raise LabError("find_waits asks a function without arguments: one step")
@@ -93,23 +122,27 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
     with watch.watching():
         step()
         watch.counts.clear()  # by now it is known on which device the step works
-        for _ in range(steps):
-            step()
-    waits = [
-        Wait(*where, operation, kind, count / steps)
-        for (where, operation, kind), count in watch.counts.items()
-    ]
-    return Waits(waits, watch.device or "cpu")
+        watch.scaler.clear()
+        with watch.witness() if watch.device == "cuda" else contextlib.nullcontext():
+            for _ in range(steps):
+                step()
+    waits, scaler = (
+        [Wait(*key, times=count / steps) for key, count in counts.items()]
+        for counts in (watch.counts, watch.scaler)
+    )
+    return Waits(waits, watch.device or "cpu", scaler)
 
 
 class _Watch:
-    """counts: (place, operation, kind) → how often. device: type of the accelerator
-    that tensors were on. On a CPU, _on_host marks the tensors of the host. bracket:
-    while a tensor on the device is indexed; stays: indices that it does not read then.
+    """counts: what a Wait holds → how often. device: type of the accelerator that
+    tensors were on. On a CPU, _on_host marks the tensors of the host. bracket: while a
+    tensor on the device is indexed; stays: indices that it does not read then. noted:
+    where CUDA reports itself, what rules expect; call: of Python, that is being made.
     """
 
     def __init__(self):
-        self.counts, self.device = collections.Counter(), None
+        self.counts, self.scaler = collections.Counter(), collections.Counter()
+        self.device = self.noted = self.call = None
         self.quiet = self.bracket = 0
         self.stays = []
 
@@ -118,7 +151,7 @@ class _Watch:
         following = dataloader._BaseDataLoaderIter.__next__
 
         def marked(loader):
-            with self.silent():
+            with self.silent() if self.noted is None else contextlib.nullcontext():
                 batch = following(loader)
             self.mark(batch)
             return batch
@@ -126,10 +159,11 @@ class _Watch:
         with contextlib.ExitStack() as stack:
             stack.callback(register_optimizer_step_pre_hook(self.mark_counters).remove)
             patches = [(dataloader._BaseDataLoaderIter, "__next__", marked)]
-            asked = [
-                (x, "synchronize", self.asking(x.synchronize)) for x in SYNCHRONIZE
-            ]
-            for patch in patches + asked:
+            patches += [(x, "synchronize", self.asking(x)) for x in SYNCHRONIZE]
+            if not torch.cuda.is_available():
+                names = "step", "get_scale"
+                patches += [(GradScaler, name, self.scaling(name)) for name in names]
+            for patch in patches:
                 stack.enter_context(mock.patch.object(*patch))
             # under a mode the compiler gives up, for ever
             stack.enter_context(torch.compiler.set_stance("force_eager"))
@@ -137,12 +171,30 @@ class _Watch:
             stack.enter_context(Operators(self))
             yield
 
-    def asking(self, synchronize):
+    def asking(self, owner):
+        synchronize = owner.synchronize
+
         def asked(*args, **kwargs):
-            self.note("synchronize", "asked for")
-            return synchronize(*args, **kwargs)
+            self.count("synchronize", "asked for")
+            if getattr(owner, "is_available", lambda: True)():
+                with self.silent():
+                    return synchronize(*args, **kwargs)
 
         return asked
+
+    def scaling(self, name):
+        """Without CUDA a GradScaler is disabled; one that is enabled reads here."""
+        method = getattr(GradScaler, name)
+
+        def scaled(scaler, *args, **kwargs):
+            fused = any(getattr(x, "_step_supports_amp_scaling", False) for x in args)
+            if scaler._device == "cuda" and not fused:
+                where, code, inside, inner, _ = place()
+                advice = SCALER if name == "step" else KINDS["value"]
+                self.scaler[where, code, inside, inner, "item", "value", advice] += 1
+            return method(scaler, *args, **kwargs)
+
+        return scaled
 
     @contextlib.contextmanager
     def silent(self):
@@ -153,9 +205,57 @@ class _Watch:
             self.quiet -= 1
 
     def note(self, operation, kind):
+        """A rule says that this waits."""
         lazy = (self.device, kind) == ("xla", "to the device")
-        if not (self.quiet or lazy):
-            self.counts[_place(), operation, kind] += 1
+        if self.noted is not None:
+            self.noted.append((place(), operation, kind))
+        elif not (self.quiet or lazy):
+            self.count(operation, kind)
+
+    def count(self, operation, kind, at=None):
+        *where, calls = at or place()
+        advice = cure(operation, kind, calls, where[2])
+        self.counts[*where, operation, kind, advice] += 1
+
+    @contextlib.contextmanager
+    def witness(self):
+        """CUDA's reports count; what rules expected at the same line explains them."""
+        self.noted, mode = (
+            collections.deque(maxlen=1000),
+            torch.cuda.get_sync_debug_mode(),
+        )
+        show, last = warnings.showwarning, None
+
+        def reported(message, *args, **kwargs):
+            nonlocal last
+            if not str(message).startswith(REPORT):
+                return show(message, *args, **kwargs)
+            if not self.quiet:
+                last = self.explain(place(), last)
+                self.count(*last[1:])
+
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Synchronization debug mode")
+            warnings.filterwarnings("always", REPORT)
+            warnings.showwarning = reported
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                yield
+            finally:
+                torch.cuda.set_sync_debug_mode(mode)
+
+    def explain(self, here, last):
+        """(call of Python, operation, kind, place) of what CUDA reports."""
+        backward = any("_engine_run_backward:" in call for call in here.calls)
+        for entry in reversed(self.noted):
+            at, operation, kind = entry
+            if at.where == here.where or (backward and at.where == NOWHERE):
+                self.noted.remove(entry)
+                at = here if at.where == NOWHERE else at
+                return self.call, operation, kind, at
+        if last and self.call is last[0] and here.where == last[3].where:
+            return last  # it waits several times
+        return self.call, self.call.name if self.call else "it", "else", here
 
     def mark(self, tree, number=False):
         """These tensors are on the host, if on a CPU; so is the number in x[i] = 0."""
@@ -181,13 +281,3 @@ class _Watch:
         elif kind == "meta" or self.device:
             return False
         return not hasattr(x, "_on_host")
-
-
-def _place():
-    """(where, inside, code) of the innermost line that is no library's."""
-    frame, inside = reader_frame()
-    if frame is None:
-        return inside or "backward()", "", ""
-    path, line = frame.f_code.co_filename, frame.f_lineno
-    code = linecache.getline(path, line, frame.f_globals).strip()
-    return f"{file_name(path)}:{line}", inside, code

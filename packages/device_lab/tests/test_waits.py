@@ -97,7 +97,7 @@ def test_the_line_what_it_is_and_how_often():
     assert (wait.operation, wait.kind, wait.times) == ("item", "value", 1)
     text = str(report)
     assert (
-        text.startswith("1 waits in a step, on 1 line (on a CPU") and wait.code in text
+        text.startswith("1 wait in a step, on 1 line (on a CPU") and wait.code in text
     )
     assert max(map(len, text.splitlines())) <= 88
 
