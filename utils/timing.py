@@ -8,8 +8,9 @@ import torch
 
 from device_lab import timing
 from device_lab._clocks import device_clock, wait_for
-from device_lab.devices import throttle_reasons
 from device_lab.timing import Measurement, median_interval, time_text
+
+from .hardware import throttle_reasons
 
 __all__ = [
     "device_clock",

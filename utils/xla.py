@@ -14,9 +14,8 @@ from typing import NamedTuple
 import torch
 
 from device_lab._clocks import launch_graph, wait_for
-from device_lab.devices import pick_device
 
-from .devices import on_libtpu, package_version
+from .devices import on_libtpu, package_version, pick_device
 
 
 def missing_xla() -> str | None:
