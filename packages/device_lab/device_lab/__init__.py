@@ -4,9 +4,9 @@ pace, what a step holds in memory, what was left behind, whether compiling pays.
 Importing it touches no device, starts no thread, reads no network.
 """
 
-from typing import TYPE_CHECKING, Any
+import typing as _typing
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from .compiling import does_it_pay as does_it_pay
     from .errors import LabError as LabError
     from .loader import who_waits as who_waits
@@ -48,7 +48,7 @@ _MODULES = {  # public name -> its module, loaded when the name is first used
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     import importlib
 
     if name not in _MODULES:

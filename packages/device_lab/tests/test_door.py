@@ -2,6 +2,8 @@
 
 import ast
 import importlib
+import json
+import os
 import pathlib
 import pkgutil
 import subprocess
@@ -23,6 +25,12 @@ PUBLIC = {
     "rehearse",
     "speedup",
     "who_waits",
+}
+TABS = {  # what stands before the cursor -> what is offered
+    "device_lab.": PUBLIC,
+    "device_lab.find_w": {"find_waits"},
+    "from device_lab import ": PUBLIC,
+    "from device_lab import who": {"who_waits"},
 }
 TREE = ast.parse(pathlib.Path(device_lab.__file__).read_text(encoding="utf-8"))
 
@@ -55,12 +63,12 @@ def test_each_name_is_what_its_module_holds_and_no_module_has_its_name():
         device_lab.waitz  # noqa: B018
 
 
-def in_a_new_python(code):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True
-    )
+def in_a_new_python(code, warnings="error", environment=None):
+    """The lines that it prints."""
+    command = [sys.executable, "-W", warnings, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    return done.stdout.splitlines()
 
 
 def test_importing_loads_nothing_and_sets_nothing():
@@ -85,10 +93,37 @@ def test_a_function_is_a_function_after_modules_were_imported():
         print(find_waits.__name__, peak.__name__, measure.__name__)
         print(*dir(device_lab))
     """
-    shown = in_a_new_python(code)
-    assert shown[:3] == ["find_waits", "peak", "measure"]
-    assert set(shown[3:]) == {*PUBLIC, "__version__"}
+    functions, names = in_a_new_python(code)
+    assert functions == "find_waits peak measure"
+    assert set(names.split()) == {*PUBLIC, "__version__"}
 
 
 def test_an_error_is_named_by_where_it_is_imported_from():
     assert f"{device_lab.LabError.__module__}.LabError" == "device_lab.LabError"
+
+
+def test_pressing_tab_shows_the_public_names(tmp_path):
+    """Also after modules were imported. What begins with _ is nobody's."""
+    pytest.importorskip("IPython")
+    code = f"""if True:
+        import importlib, json
+        from IPython.core.completer import provisionalcompleter
+        from IPython.core.interactiveshell import InteractiveShell
+
+        import device_lab
+        shell = InteractiveShell(user_ns={{"device_lab": device_lab}})
+        for module in {[*set(device_lab._MODULES.values())]}:
+            importlib.import_module("device_lab." + module)
+        for shell.Completer.use_jedi in (True, False):
+            for text in {[*TABS]}:
+                with provisionalcompleter():
+                    shown = list(shell.Completer.completions(text, len(text)))
+                print(json.dumps([each.text for each in shown]))
+    """
+    environment = {**os.environ, "IPYTHONDIR": str(tmp_path), "HOME": str(tmp_path)}
+    lines = in_a_new_python(code, "ignore", environment)
+    public = [
+        {text.strip(".") for text in json.loads(line) if text.strip(".")[0] != "_"}
+        for line in lines
+    ]
+    assert public == 2 * [*TABS.values()]
