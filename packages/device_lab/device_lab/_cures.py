@@ -1,4 +1,4 @@
-"""What to do about a wait: by the place in a library, by the operation, by its kind."""
+"""What to do about a wait: by the place in a library, else by kind and operation."""
 
 import re
 
@@ -8,82 +8,75 @@ CAUSES = {
     "to the host": "copied to the host",
     "to the device": "blocking copy",
     "asked for": "only a clock needs it",
-    "else": "CUDA reports a wait",
-}
-KINDS = {
-    "value": "keep it on the device, read it every n steps",
-    "size": "torch.where(mask, a, b) keeps it",
-    "to the host": "once at the end, or non_blocking and pinned",
-    "to the device": "pin it, non_blocking=True; or make it there",
-    "asked for": "",
-    "else": "no rule of find_waits knows the reason",
+    "else": "CUDA reports a wait, and no rule knows why",
 }
 INSIDE = "an argument of the library may avoid it, or fewer calls"
 NEVER = "no form of it avoids that: call it every n steps"
+NEVER_VALUES = "eig", "eigh", "lstsq", "matrix_exp", "pinv", "svd"
+NEVER_SIZES = "unique", "unique_dim", "unique_consecutive", "unique_dim_consecutive"
 ONCE = "make it once, before the loop; torch.full((), 1.0, device=device) does not wait"
+STACK = "torch.stack keeps them on the device"
 SCALER = "an optimizer with fused=True, or bfloat16, which needs no scaler"
-LINALG = "torch.linalg's cholesky_ex, inv_ex, solve_ex do not check"
+MASK = "is_causal=True beside the mask, in a decoder tgt_is_causal=True"
 
+# kind → operation → cure; "" stands for the others
 OPERATIONS = {
-    ("allclose", "value"): "torch.isclose(a, b).all() stays on the device",
-    ("as_tensor", "to the device"): ONCE,
-    ("asarray", "to the device"): ONCE,
-    ("bincount", "size"): "zeros(n).index_add_(0, x, ones) keeps it at n",
-    ("ctc_loss", "to the device"): NEVER,
-    ("equal", "value"): "(a == b).all() stays on the device",
-    ("histc", "value"): "give it min and max",
-    ("index", "to the device"): "make the index once, as a tensor on the device",
-    (
-        "index",
-        "value",
-    ): "i[None] is not read as an index; slices need numbers of Python",
-    ("index_fill", "value"): "x[index] = value does not read it",
-    (
-        "index_put",
-        "to the device",
-    ): "make index or number once, as tensors on the device",
-    ("linalg_check_errors", "value"): LINALG,
-    ("linspace", "value"): "a + (b - a) * torch.linspace(0, 1, n, device=device)",
-    ("masked_fill", "value"): "torch.where(mask, value, x) does not read it",
-    ("new_tensor", "to the device"): ONCE,
-    ("new_tensor", "value"): "torch.stack keeps them on the device",
-    ("normal", "value"): "mean + std * torch.randn_like(std) does not check",
-    ("one_hot", "value"): "say how many: F.one_hot(labels, n)",
-    ("print", "value"): "every n steps",
-    ("repeat_interleave", "size"): "give it output_size",
-    ("tensor", "to the device"): ONCE,
-    ("tensor", "value"): "torch.stack keeps them on the device",
-    ("where", "to the device"): "a number of Python instead of the host's tensor",
-    **{(f"unique{form}", "size"): NEVER for form in ("", "_dim", "_consecutive")},
-    ("unique_dim_consecutive", "size"): NEVER,
-    **{(f"linalg_{name}", "value"): NEVER for name in ("eig", "eigh", "svd", "lstsq")},
-    **{(f"linalg_{name}", "value"): NEVER for name in ("matrix_exp", "pinv")},
+    "value": {
+        "": "keep it on the device, read it every n steps",
+        "allclose": "torch.isclose(a, b).all() stays on the device",
+        "equal": "(a == b).all() stays on the device",
+        "histc": "give it min and max",
+        "index": "i[None] is not read as an index; for slices use Python's numbers",
+        "index_fill": "x[index] = value does not read it",
+        "linalg_check_errors": "cholesky_ex, inv_ex, solve_ex do not check",
+        "linspace": "a + (b - a) * torch.linspace(0, 1, n, device=device)",
+        "logspace": "10 ** (a + (b - a) * torch.linspace(0, 1, n, device=device))",
+        "masked_fill": "torch.where(mask, value, x) does not read it",
+        "new_tensor": STACK,
+        "normal": "mean + std * torch.randn_like(std) does not check",
+        "one_hot": "say how many: F.one_hot(labels, n)",
+        "print": "every n steps",
+        "tensor": STACK,
+        **{f"linalg_{name}": NEVER for name in NEVER_VALUES},
+    },
+    "size": {
+        "": "torch.where(mask, a, b) keeps it",
+        "bincount": "zeros(n).index_add_(0, x, ones) keeps it at n",
+        "repeat_interleave": "give it output_size",
+        **dict.fromkeys(NEVER_SIZES, NEVER),
+    },
+    "to the host": {"": "once at the end, or non_blocking and pinned"},
+    "to the device": {
+        "": "pin it, non_blocking=True; or make it there",
+        "as_tensor": ONCE,
+        "asarray": ONCE,
+        "ctc_loss": NEVER,
+        "index": "make the index once, as a tensor on the device",
+        "index_put": "make index or number once, as tensors on the device",
+        "new_tensor": ONCE,
+        "tensor": ONCE,
+        "where": "a number of Python instead of the host's tensor",
+    },
 }
-
 # "file function: line operation" → the library's argument. Looked up in PyTorch 2.13,
 # transformers 5.24, accelerate 1.15, ema-pytorch 0.8.3, torchmetrics 1.9
-TRANSFORMER, MASKS = (
-    "torch/nn/modules/transformer.py ",
-    "is_causal=True beside the mask",
-)
 LIBRARIES = {
-    TRANSFORMER + "_detect_is_causal_mask:": f"{MASKS}, tgt_is_causal in a decoder",
-    TRANSFORMER + ".*_nested_tensor": "TransformerEncoder(enable_nested_tensor=False)",
+    "torch/nn/modules/transformer.py _detect_is_causal_mask:": MASK,
     "torch/nn/utils/clip_grad.py .*nonfinite": "without error_if_nonfinite=True",
     "torch/distributions/distribution.py .*valid": "validate_args=False",
     "torch/amp/grad_scaler.py _maybe_opt_step:": SCALER,
-    "torch/amp/grad_scaler.py get_scale:": KINDS["value"],
-    "torch/optim/optimizer.py _get_value:": "capturable=True of the optimizer",
-    "torch/optim/asgd.py": "capturable=True",
+    "torch/amp/grad_scaler.py get_scale:": OPERATIONS["value"][""],
+    "torch/optim/(asgd|[nr]?adam|adamax|adadelta|r(ms)?prop).py": "capturable=True",
     "torch/optim/swa_utils.py update_parameters:": "call it every n steps",
     "torch/autograd/graph.py .* item$": "torch.autograd.set_detect_anomaly(False)",
     "transformers/masking_utils.py": "a 4-D attention_mask is not read",
-    "transformers/trainer.py .*isnan\\(tr_loss": "logging_nan_inf_filter=False",
+    "transformers/trainer.py .*(if \\(|isnan.*) item$": "logging_nan_inf_filter=False",
     "accelerate/utils/operations.py send_to_device:": (
         "DataLoaderConfiguration(non_blocking=True), and pin_memory=True"
     ),
-    "ema_pytorch/ema_pytorch.py": "update() every n steps, with update_every=1",
+    "ema_pytorch/ema_pytorch.py": "call update() every n steps, with update_every=1",
     "torchmetrics/.*_tensor_validation:": "validate_args=False",
+    "torchmetrics/aggregation.py .*nans": 'nan_strategy="disable"',
 }
 
 
@@ -95,6 +88,5 @@ def cure(operation: str, kind: str, calls: tuple[str, ...], inside: str) -> str:
         for pattern, advice in LIBRARIES.items():
             if re.match(pattern, f"{call} {operation}"):
                 return advice
-    if inside and kind not in ("asked for", "else"):
-        return INSIDE
-    return OPERATIONS.get((operation, kind), KINDS[kind])
+    cures = OPERATIONS.get(kind, {"": ""})
+    return INSIDE if inside and cures[""] else cures.get(operation, cures[""])

@@ -1,10 +1,11 @@
-"""The line of code at which a call stands: the reader's own, and the library's below."""
+"""Where a call stands: the line of the reader's code, and the library's below it."""
 
 import linecache
 import os
 import sys
 import sysconfig
-from typing import Any, NamedTuple
+from types import FrameType
+from typing import NamedTuple
 
 import torch
 
@@ -13,8 +14,8 @@ from .errors import file_name
 LIBRARIES = "site-packages", "dist-packages"
 STANDARD = sysconfig.get_path("stdlib")
 TORCH = os.path.join(os.path.dirname(torch.__file__), "")
-# PyTorch, with torch_xla beside it, and the kit
-OWN = TORCH.rstrip(os.sep), os.path.join(os.path.dirname(__file__), ""), "<frozen"
+KIT = os.path.join(os.path.dirname(__file__), "")
+OWN = TORCH, KIT, os.path.join(os.path.dirname(TORCH) + "_xla", ""), "<frozen"
 # What in PyTorch only hands a call on
 PASSING = ("_compile", "_dynamo/", "_jit_internal", "_ops", "_tensor", "autograd/")
 PASSING += ("functional", "nn/modules/module", "overrides", "utils/_")
@@ -22,35 +23,31 @@ NOWHERE = "backward()"  # in autograd's thread for a GPU
 
 
 class Place(NamedTuple):
-    """where: file:line of the innermost code that is no library's; code: that line.
-    inside, inner: the same of the innermost library below it, or "". calls: of all
-    libraries below it, "file function: line".
+    """where: file:line of the innermost code that is no library's; code: that line;
+    inside: both of the innermost library below it, or ""; calls: of all libraries below
+    it, "file function: line".
     """
 
     where: str
     code: str
     inside: str
-    inner: str
     calls: tuple[str, ...]
 
 
 def place() -> Place:
     """Of the call that is being made."""
     frame, below = _frames()
-    calls = [f"{_short(x)} {x.f_code.co_name}: {_code(x)}" for x in below]
-    inside, inner = next(
-        ((f"{_short(x)}:{x.f_lineno}", _code(x)) for x in below if _works(x)), ("", "")
-    )
+    works = (f"{_short(x)}:{x.f_lineno}  {_code(x)}" for x in below if not _passing(x))
+    inside = next(works, "")
+    calls = tuple(f"{_short(x)} {x.f_code.co_name}: {_code(x)}" for x in below)
     if frame is None:
-        return Place(inside or NOWHERE, "", "", "", tuple(calls))
+        return Place(inside or NOWHERE, "", "", calls)
     where = f"{file_name(frame.f_code.co_filename)}:{frame.f_lineno}"
-    return Place(where, _code(frame), inside, inner, tuple(calls))
+    return Place(where, _code(frame), inside, calls)
 
 
-def reader_frame() -> Any:
-    """The innermost frame of code that is no library's; None in a thread that has none,
-    such as autograd's for a GPU.
-    """
+def reader_frame() -> FrameType | None:
+    """The innermost frame of code that is no library's; a thread may have none."""
     return _frames()[0]
 
 
@@ -60,7 +57,7 @@ def is_reader(path: str) -> bool:
     return not (library or path.startswith((*OWN, STANDARD)))
 
 
-def _frames():
+def _frames() -> tuple[FrameType | None, list[FrameType]]:
     """The reader's frame, and those of libraries below it, the innermost first."""
     frame, below = sys._getframe(1), []
     while frame:
@@ -70,24 +67,22 @@ def _frames():
             break
         if path.startswith(TORCH) or (library and not own):
             below.append(frame)
-        if frame.f_code.co_name == "handle_torch_function" and frame.f_back:
-            frame = frame.f_back  # it asks the modes first, and is called again
+        if frame.f_code.co_name == "handle_torch_function":
+            frame = frame.f_back  # who called it is called again
         frame = frame.f_back
     return frame, below
 
 
-def _works(frame):
-    name = _short(frame)
-    return not (name.startswith("torch/") and name[6:].startswith(PASSING))
+def _passing(frame):
+    library, _, name = _short(frame).partition("/")
+    return library == "torch" and name.startswith(PASSING)
 
 
 def _short(frame):
     """The path of a library's file, from the library on."""
     path = frame.f_code.co_filename
-    if path.startswith(TORCH):
-        path = "torch/" + path[len(TORCH) :]
-    for part in LIBRARIES:
-        path = path.rpartition(part + os.sep)[2]
+    for folder in (os.path.dirname(TORCH[:-1]), *LIBRARIES):
+        path = path.rpartition(folder + os.sep)[2]
     return path.replace(os.sep, "/")
 
 

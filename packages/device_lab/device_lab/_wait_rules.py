@@ -16,38 +16,16 @@ from ._lines import OWN
 
 # Operators of aten that wait on CUDA, by their sources (aten/src/ATen/native): those
 # that read values of the device's tensors → of which argument on
-VALUES = {
-    "_linalg_check_errors": 0,
-    "_linalg_eigh": 0,
-    "_linalg_svd": 0,
-    "_local_scalar_dense": 0,
-    "allclose": 0,
-    "equal": 0,
-    "histc": 0,
-    "index_fill": 3,
-    "is_nonzero": 0,
-    "linalg_eig": 0,
-    "linalg_lstsq": 0,
-    "linalg_matrix_exp": 0,
-    "linalg_pinv": 0,
-    "linspace": 0,
-    "logspace": 0,
-    "masked_fill": 2,
-    "normal": 1,
-}
-# those whose result has a size that depends on values
-SIZES = (
-    "_unique",
-    "_unique2",
-    "bincount",
-    "masked_scatter_backward",
-    "masked_select",
-    "nonzero",
-    "repeat_interleave",
-    "unique_consecutive",
-    "unique_dim",
-    "unique_dim_consecutive",
+VALUES = {"index_fill": 3, "masked_fill": 2, "normal": 1}
+VALUES |= dict.fromkeys(
+    """_linalg_check_errors _linalg_eigh _linalg_svd _local_scalar_dense allclose equal
+    histc is_nonzero linalg_eig linalg_lstsq linalg_matrix_exp linalg_pinv linspace
+    logspace""".split(),
+    0,
 )
+# those whose result has a size that depends on values
+SIZES = """_unique _unique2 bincount masked_scatter_backward masked_select nonzero
+repeat_interleave unique_consecutive unique_dim unique_dim_consecutive""".split()
 INDEXED = ("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index")
 NAMES = {"_local_scalar_dense": "item", "_to_copy": "to", "lift_fresh": "tensor"}
 # Functions of Python whose work the dispatcher does not see, or not on the CPU
@@ -114,7 +92,7 @@ class Operators(TorchDispatchMode):
             watch.mark(out[1])
 
     def kind(self, call):
-        """Why the host waits for this call, a key of MENDS, or None."""
+        """Why the host waits for this call, a key of CAUSES, or None."""
         rule = self.RULES.get(call.name) or self.RULES.get(call.name.rstrip("_"))
         return rule(self, call) if rule and call.tensors else None
 
@@ -151,21 +129,18 @@ class Operators(TorchDispatchMode):
         return "to the device" if number or here else None
 
     def moved(self, call):
-        target = call.kwargs.get("device")
-        if target is None or call.kwargs.get("non_blocking"):
+        (x,), target = call.tensors, call.kwargs.get("device")
+        if target is None or call.kwargs.get("non_blocking") or not x.numel():
             return None
-        if not call.tensors[0].numel():
-            return None
-        ends = call.tensors[0].device.type, torch.device(target).type
+        ends = x.device.type, torch.device(target).type
         if ends.count("cpu") != 1 or "meta" in ends:
             return None
         return "to the host" if ends[1] == "cpu" else "to the device"
 
     def copied(self, call):
         into, source = map(self.watch.on_device, call.args[:2])
-        if into == source or call.kwargs.get("non_blocking") or any(call.args[2:]):
-            return None
-        if not call.args[0].numel():
+        waits = not (call.kwargs.get("non_blocking") or any(call.args[2:]))
+        if into == source or not (waits and call.args[0].numel()):
             return None
         return "to the device" if into else "to the host"
 

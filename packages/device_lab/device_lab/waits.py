@@ -14,7 +14,7 @@ from torch.amp import GradScaler
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import dataloader
 
-from ._cures import CAUSES, KINDS, SCALER, cure
+from ._cures import CAUSES, cure
 from ._lines import NOWHERE, place
 from ._results import Result, table
 from ._wait_rules import Functions, Operators, tensors_in
@@ -22,76 +22,74 @@ from .errors import LabError, batches_for
 
 SYNCHRONIZE = [torch.cuda, torch.mps, torch.xpu, torch.accelerator, torch.cpu]
 SYNCHRONIZE += [torch.cuda.Event, torch.cuda.Stream]
+READS = {"step": "_maybe_opt_step", "get_scale": "get_scale"}  # of GradScaler
 REPORT = "called a synchronizing CUDA operation"  # of torch.cuda.set_sync_debug_mode
 
 
 @dataclass(frozen=True, repr=False)
 class Wait(Result):
     """A line that waits. where: file:line of the innermost code that is no library's;
-    code: that line; inside, inner: the same of the innermost library below it, PyTorch
-    too, or "". operation: what waits there; kind: why, a key of CAUSES; times: in one
-    step; cure: what to do.
+    code: that line; inside: both of the innermost library below it, PyTorch too, or "".
+    operation: what waits there; kind: why, a key of CAUSES; cure: what to do about it;
+    times: in one step.
     """
 
     where: str
     code: str
     inside: str
-    inner: str
     operation: str
     kind: str
     cure: str
     times: float
 
-    @property
-    def what(self) -> str:
+    def _why(self) -> str:
         often = f" ×{self.times:g}" if self.times != 1 else ""
-        because = ": ".join(filter(None, [CAUSES[self.kind], self.cure]))
-        return f"{self.operation}{often}: {because}"
+        why = f"{self.operation}{often}: {CAUSES[self.kind]}"
+        return f"{why}: {self.cure}" if self.cure else why
 
     def __str__(self) -> str:
         lines = [f"{self.where}  {self.code}"[:88].rstrip()]
         if self.inside:
-            lines.append(f"    in {self.inside}  {self.inner}"[:88].rstrip())
+            lines.append(f"    in {self.inside}"[:88].rstrip())
         indent = {"initial_indent": "    ", "subsequent_indent": "      "}
-        return "\n".join(lines + textwrap.wrap(self.what, 88, **indent))
+        return "\n".join(lines + textwrap.wrap(self._why(), 88, **indent))
 
 
 @dataclass(frozen=True, repr=False)
 class Waits(Result):
     """What `find_waits` saw. device: where the step worked; "cpu" passed for a GPU.
-    scaler: where a GradScaler waits besides, if it is one that CUDA would enable.
+    scaler: where a GradScaler that CUDA does not disable waits besides.
     """
 
     waits: list[Wait]
     device: str
     scaler: list[Wait]
 
-    @property
-    def head(self) -> str:
+    def _head(self) -> str:
         count = sum(wait.times for wait in self.waits)
         lines = len({wait.where for wait in self.waits})
         head = "no wait seen in a step"
         if self.waits:
-            s, lines_s = "s" * (count != 1), "s" * (lines > 1)
-            head = f"{count:g} wait{s} in a step, on {lines} line{lines_s}"
+            waits = "1 wait" if count == 1 else f"{count:g} waits"
+            head = f"{waits} in a step, on {lines} line{'s' * (lines > 1)}"
         if self.device == "cpu":
             head += " (on a CPU whose tensors pass for a GPU's)"
         return head
 
     def __str__(self) -> str:
-        parts = [self.head, *map(str, self.waits)]
+        parts = [self._head(), *map(str, self.waits)]
         if self.scaler:
-            parts += [
-                "and, unless enabled=False turns the GradScaler off on CUDA, too:"
-            ]
+            parts.append(
+                "a GradScaler is disabled without CUDA; enabled, it waits besides:"
+            )
         return "\n".join([*parts, *map(str, self.scaler)])
 
     def _repr_html_(self) -> str:
         rows = [
-            (x.where, "\n".join(filter(None, [x.code, x.inside, x.inner])), x.what)
+            (x.where, f"{x.code}\n{x.inside}".strip(), x._why())
             for x in self.waits + self.scaler
         ]
-        return table(self.head, ["line", "code", "why it waits: what to do"], rows)
+        return table(self._head(), ["line", "code", "why it waits, and the cure"], rows)
 
 
 @batches_for("find_waits takes the step once more than steps= says")
@@ -103,14 +101,14 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
         first makes the optimizer's state), then `steps` times
     steps: how many are counted; more than one for what comes only now and then
 
-    On CUDA its own torch.cuda.set_sync_debug_mode decides, and rules explain; what it
-    does not report, such as waits of torch.distributed and torch.sparse, is not seen,
-    nor what the step does while it ignores warnings. On other accelerators the rules
-    decide. On a CPU its tensors pass for tensors on a GPU, but for what a DataLoader or
-    NumPy made and what the step makes without device=, until `.to(device)`; `.cpu()`
-    brings to the host, `.to("cpu")` counts as no move, torch.cuda.synchronize() is
-    counted and left out. Compiled functions run eagerly meanwhile, with the waits that
-    compiling avoids. LabError where `step` cannot be called; its own errors pass.
+    On CUDA its own sync-debug mode decides, and rules explain: not seen are waits that
+    it does not report (of torch.distributed, of sparse tensors) and those of a step
+    that ignores warnings. Elsewhere the rules decide. On a CPU its tensors pass for
+    tensors on a GPU, but for what a DataLoader or NumPy made and what the step makes
+    without device=, until `.to(device)`; `.cpu()` brings to the host, `.to("cpu")`
+    counts as no move; torch.cuda.synchronize() is counted and left out. Compiled
+    functions run eagerly meanwhile, with the waits that compiling avoids. LabError
+    where `step` cannot be called; its own errors pass.
 
         print(find_waits(lambda: step(next(batches)), steps=10))
     """
@@ -161,8 +159,7 @@ class _Watch:
             patches = [(dataloader._BaseDataLoaderIter, "__next__", marked)]
             patches += [(x, "synchronize", self.asking(x)) for x in SYNCHRONIZE]
             if not torch.cuda.is_available():
-                names = "step", "get_scale"
-                patches += [(GradScaler, name, self.scaling(name)) for name in names]
+                patches += [(GradScaler, name, self.scaling(name)) for name in READS]
             for patch in patches:
                 stack.enter_context(mock.patch.object(*patch))
             # under a mode the compiler gives up, for ever
@@ -183,15 +180,15 @@ class _Watch:
         return asked
 
     def scaling(self, name):
-        """Without CUDA a GradScaler is disabled; one that is enabled reads here."""
+        """A GradScaler's method that reads, where CUDA does not disable the scaler."""
         method = getattr(GradScaler, name)
 
         def scaled(scaler, *args, **kwargs):
             fused = any(getattr(x, "_step_supports_amp_scaling", False) for x in args)
             if scaler._device == "cuda" and not fused:
-                where, code, inside, inner, _ = place()
-                advice = SCALER if name == "step" else KINDS["value"]
-                self.scaler[where, code, inside, inner, "item", "value", advice] += 1
+                here = place()
+                read = f"torch/amp/grad_scaler.py {READS[name]}:", *here.calls
+                self.count("item", "value", here._replace(calls=read), self.scaler)
             return method(scaler, *args, **kwargs)
 
         return scaled
@@ -212,25 +209,22 @@ class _Watch:
         elif not (self.quiet or lazy):
             self.count(operation, kind)
 
-    def count(self, operation, kind, at=None):
+    def count(self, operation, kind, at=None, counts=None):
         *where, calls = at or place()
-        advice = cure(operation, kind, calls, where[2])
-        self.counts[*where, operation, kind, advice] += 1
+        key = *where, operation, kind, cure(operation, kind, calls, where[2])
+        (self.counts if counts is None else counts)[key] += 1
 
     @contextlib.contextmanager
     def witness(self):
         """CUDA's reports count; what rules expected at the same line explains them."""
-        self.noted, mode = (
-            collections.deque(maxlen=1000),
-            torch.cuda.get_sync_debug_mode(),
-        )
-        show, last = warnings.showwarning, None
+        self.noted, last = collections.deque(maxlen=1000), None
+        mode, show = torch.cuda.get_sync_debug_mode(), warnings.showwarning
 
         def reported(message, *args, **kwargs):
             nonlocal last
             if not str(message).startswith(REPORT):
-                return show(message, *args, **kwargs)
-            if not self.quiet:
+                show(message, *args, **kwargs)
+            elif not self.quiet:
                 last = self.explain(place(), last)
                 self.count(*last[1:])
 
@@ -248,14 +242,14 @@ class _Watch:
         """(call of Python, operation, kind, place) of what CUDA reports."""
         backward = any("_engine_run_backward:" in call for call in here.calls)
         for entry in reversed(self.noted):
-            at, operation, kind = entry
-            if at.where == here.where or (backward and at.where == NOWHERE):
+            at, *why = entry
+            thread = backward and at.where == NOWHERE
+            if thread or at.where == here.where:
                 self.noted.remove(entry)
-                at = here if at.where == NOWHERE else at
-                return self.call, operation, kind, at
-        if last and self.call is last[0] and here.where == last[3].where:
+                return self.call, *why, here if thread else at
+        if last and self.call is last[0] and here.where == last[-1].where:
             return last  # it waits several times
-        return self.call, self.call.name if self.call else "it", "else", here
+        return self.call, self.call.name if self.call else "a call", "else", here
 
     def mark(self, tree, number=False):
         """These tensors are on the host, if on a CPU; so is the number in x[i] = 0."""
