@@ -1,13 +1,13 @@
 """who_waits: who sets the pace of a training loop: its loader, its copies or step."""
 
 import copy
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
-import numpy
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -143,34 +143,42 @@ class _Timer:
         self.left = 3 if device.type == "cpu" else 6
 
     def part(self, fn, unit=1, warm=2, load=0.0, launch=False):
-        """Calls of `fn`, after `warm` ones, averaged over at least `unit` of them; of
-        fewer, the spread shows the bursts.
+        """Samples of `fn`, each of `unit` calls or more; of fewer, the spread shows the
+        bursts. Quick ones are called several times before the device is waited for.
         """
-        now, times, took = time.perf_counter(), [], 0.0
+        now = time.perf_counter()
         end = now + max(0.0, self.until - now) / self.left
         self.left -= 1
-        while len(times) < warm + SAMPLES * max(CALLS, unit):
+        times, took, calls, size = [], 0.0, 1, unit  # times a sample
+        while len(times) < warm + SAMPLES * size:
             begin = time.perf_counter()
             if times and begin + took > end:
                 break
-            times.append(self._call(fn, load, launch))
-            took = time.perf_counter() - begin
-        times = times[min(warm, len(times) // 3) :]
-        samples = min(SAMPLES, len(times) // unit)
-        if samples < 2:
-            samples = min(len(times), 5)
-        means = [float(block.mean()) for block in numpy.array_split(times, samples)]
-        return Part(median(means), *median_interval(means), samples)
+            times.append(self._call(fn, calls, load, launch))
+            now = time.perf_counter()
+            took = now - begin
+            many = unit * math.ceil(CALLS / unit)
+            quick = max(times) * SAMPLES * many < end - now
+            if len(times) == warm and quick and not launch:
+                calls, size = many, 1
+        times = times[warm if calls > 1 else min(warm, len(times) // 3) :]
+        if len(times) < 2 * size:
+            size = math.ceil(len(times) / 5)
+        starts = range(0, len(times) - size + 1, size)
+        means = [mean(times[start : start + size]) for start in starts]
+        return Part(median(means), *median_interval(means), len(means))
 
-    def _call(self, fn, load, launch):
-        """Seconds of a call, without the start of an epoch; of a launch, until it
-        returns; of a loop that loads for `load` seconds, as in its middle, where
-        loading overlaps with the device's work.
+    def _call(self, fn, calls, load, launch):
+        """Seconds a call, without the starts of epochs; of a launch, until it returns.
+        Of a loop that loads for `load` seconds, as in its middle: of a piece of it the
+        first load and the last step overlap with nothing, and c loads and steps take
+        c × the longer of both + the shorter.
         """
         before = sum(self.starts)
-        returned, done = _clocks.seconds(fn, self.device)
+        returned, done = _clocks.seconds(fn, self.device, calls)
         starts = sum(self.starts) - before
-        return returned if launch else done - min(load, done - returned) - starts
+        spent = returned if launch else done - min(load, done - returned) - starts
+        return spent / calls
 
 
 def _endless(loader, starts):
