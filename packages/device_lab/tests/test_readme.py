@@ -13,10 +13,8 @@ import device_lab
 
 README = pathlib.Path(__file__).resolve().parents[1] / "README.md"
 # a block, a remark on what it prints, and what it prints
-EXAMPLE = re.compile(
-    r"^```python\n(.*?)^```\n(?:\n<!-- (.*?) -->\n\n^```text\n(.*?)^```\n)?", re.M | re.S
-)
-EXAMPLES = EXAMPLE.findall(README.read_text(encoding="utf-8"))
+EXAMPLE = r"^```python\n(.*?)^```\n(?:\n<!-- (.*?) -->\n\n```text\n(.*?)^```\n)?"
+EXAMPLES = re.findall(EXAMPLE, README.read_text(encoding="utf-8"), re.M | re.S)
 
 
 def shape(text):
