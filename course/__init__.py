@@ -13,12 +13,11 @@ from course.cells import enable_conditional_cells
 from course.claims import claim
 from course.exercises import check, hint, progress, solution
 from course.expected import expect_error
-from course.machine import doctor, ready
+from course.machine import doctor, ready, slowed_down
 from course.messages import untimed
 from course.predictions import predict, reveal
 from course.provenance import where
 from device_lab import _clocks, timing
-from utils.timing import slowed_down
 
 __all__ = [
     "check",

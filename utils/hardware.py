@@ -3,7 +3,6 @@ about a GPU of this machine.
 """
 
 import re
-import time
 from typing import NamedTuple
 
 import torch
@@ -163,26 +162,3 @@ def link_limit() -> tuple[float | None, str]:
     if row and row.link:
         return row.link, f"PCIe, from the device table ({row.name})"
     return None, "no host link known"
-
-
-# What holds a GPU's clock down, by its bit in NVML (nvml.h, nvmlClocksEventReason…).
-THROTTLES = {
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x20: "heat",
-    0x40: "heat (hardware)",
-    0x80: "power brake",
-}
-
-
-def throttle_reasons(device: torch.device) -> list[str]:
-    """What holds down the clock of this NVIDIA GPU now, as far as it is known."""
-    second = int(time.monotonic())  # nvidia-smi can take that long
-    # of older drivers, of newer ones
-    for name in ("clocks_throttle_reasons.active", "clocks_event_reasons.active"):
-        mask = nvidia_smi(name, device, second)
-        if mask.startswith("0x"):
-            return sorted(
-                reason for bit, reason in THROTTLES.items() if int(mask, 16) & bit
-            )
-    return []

@@ -1,5 +1,5 @@
 """The kit's clocks under the names that lessons use, and what only lessons ask of
-them: cold caches, a delay of a stream, whether a GPU was slowed down.
+them: cold caches, a delay of a stream.
 """
 
 from collections.abc import Callable
@@ -10,15 +10,12 @@ from device_lab import timing
 from device_lab._clocks import device_clock, wait_for
 from device_lab.timing import Measurement, median_interval, time_text
 
-from .hardware import throttle_reasons
-
 __all__ = [
     "device_clock",
     "measure",
     "measure_together",
     "median_interval",
     "sleep_cycles",
-    "slowed_down",
     "time_text",
     "wait_for",
 ]
@@ -58,11 +55,3 @@ def sleep_cycles(milliseconds: float, probe: int = 10**8) -> int:
     with device_clock() as clock:
         torch.cuda._sleep(probe)
     return int(probe * milliseconds / (1e3 * clock.seconds()))
-
-
-def slowed_down(device: torch.device) -> list[str]:
-    """Remarks of a measurement, where an NVIDIA GPU's clock is held down now."""
-    if device.type != "cuda":
-        return []
-    reasons = throttle_reasons(device)
-    return [f"the GPU was slowed down by its {reason}" for reason in reasons]

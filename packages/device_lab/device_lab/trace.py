@@ -27,15 +27,17 @@ HOST_WORK = set(
 NOTHING = "(no event: Python, sleep)"
 
 
-def trace_events(prof: torch.profiler.profile) -> list[Event]:
+def trace_events(
+    trace: torch.profiler.profile | str | os.PathLike[str] | list[Event],
+) -> list[Event]:
     """What a profiler has recorded, as `export_chrome_trace` writes it, in order of
-    time; of two that begin together the longer one, which calls the other, is first.
-    RuntimeError where it has been exported before.
+    time. Of two that begin together the longer one, which calls the other, is first.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "trace.json")
-        prof.export_chrome_trace(path.as_posix())
-        return _read(path)
+    if isinstance(trace, (str, os.PathLike)):
+        trace = _read(trace)
+    elif not isinstance(trace, list):
+        trace = _exported(trace)
+    return sorted(trace, key=lambda e: (e.get("ts", 0), -e.get("dur", 0)))
 
 
 def _read(path: str | os.PathLike[str]) -> list[Event]:
@@ -43,24 +45,39 @@ def _read(path: str | os.PathLike[str]) -> list[Event]:
     with opened(path, "rt", encoding="utf-8") as file:
         try:
             trace = json.load(file)
-            return _in_order(trace["traceEvents"] if isinstance(trace, dict) else trace)
-        except (AttributeError, KeyError, TypeError, ValueError):
-            raise LabError(f"{path} holds no Chrome trace") from None
+        except ValueError:
+            trace = None
+    events = trace.get("traceEvents") if isinstance(trace, dict) else trace
+    if isinstance(events, list) and all(isinstance(e, dict) for e in events):
+        return events
+    raise LabError(f"{path} holds no Chrome trace")
 
 
-def _in_order(events: list[Event]) -> list[Event]:
-    return sorted(events, key=lambda e: (e.get("ts", 0), -e.get("dur", 0)))
+def _exported(prof: torch.profiler.profile) -> list[Event]:
+    if not hasattr(prof, "export_chrome_trace"):
+        kind = type(prof).__name__
+        raise LabError(f"busy asks a profiler, a path or a list, this is {kind}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "trace.json")
+        try:
+            prof.export_chrome_trace(path.as_posix())
+        except (AssertionError, AttributeError):  # it has not started, or not ended
+            why = "nothing is recorded yet: ask after the profiler's block"
+            raise LabError(why) from None
+        except RuntimeError:
+            why = "this recording has been exported before: give the path of its file"
+            raise LabError(why) from None
+        return _read(path)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Busy(Result):
     """How much of the time a GPU worked, from its first piece of work to its last.
 
-    share: worked / window. worked, window: seconds with work, and in all. pieces: how
-    many kernels, copies, memsets. gaps: (begin, length) in seconds since the first
-    piece, the longest first. longest, idle: what the host was in during the longest
-    gap, and during all of them: name → seconds, without what that called in turn;
-    several threads may add up to more than the gap.
+    worked, window: seconds with work, and in all. pieces: kernels, copies, memsets.
+    gaps: (begin, length) in seconds since the first piece, the longest first. longest,
+    idle: what the host was in during the longest gap, and during all: name → seconds,
+    without what that called; several threads may add up to more than the gap.
     """
 
     share: float
@@ -100,7 +117,7 @@ def busy(trace: torch.profiler.profile | str | os.PathLike[str] | list[Event]) -
     profiler did not watch. LabError if no GPU's work is recorded.
     """
     work, threads = collections.defaultdict(list), collections.defaultdict(list)
-    for e in _events(trace):
+    for e in trace_events(trace):
         start, kind = e.get("ts", 0), e.get("cat")
         end = start + e.get("dur", 0)
         if kind in DEVICE_WORK:
@@ -129,26 +146,6 @@ def busy(trace: torch.profiler.profile | str | os.PathLike[str] | list[Event]) -
     )
 
 
-def _events(trace: Any) -> list[Event]:
-    if isinstance(trace, list):
-        return _in_order(trace)
-    if isinstance(trace, (str, os.PathLike)):
-        return _read(trace)
-    if not hasattr(trace, "export_chrome_trace"):
-        kind = type(trace).__name__
-        raise LabError(f"busy asks a profiler, a path or a list, this is {kind}")
-    try:
-        return trace_events(trace)
-    except (AssertionError, AttributeError):  # it has not started, or not ended
-        raise LabError(
-            "nothing is recorded yet: ask after the profiler's block"
-        ) from None
-    except RuntimeError:
-        raise LabError(
-            "this recording has been exported before: give the path of its file"
-        ) from None
-
-
 def _union(spans):
     """[start, end] in order; those that overlap are one."""
     merged = []
@@ -164,7 +161,7 @@ def _length(spans):
     return sum(end - start for start, end in spans)
 
 
-def _within(threads, gaps):
+def _within(threads: Any, gaps: list[Any]) -> dict[str, float]:
     """What the host was in during the gaps, which are in order: name → seconds."""
     seconds, seen = collections.Counter(), []
     for events in threads.values():
@@ -183,9 +180,8 @@ def _within(threads, gaps):
 
 
 def _innermost(events):
-    """(start, end, name) pieces of a thread: where it was, without what that called.
-
-    events: (start, end, name) in order of time, a caller before what it calls.
+    """(start, end, name) of where a thread was, without what that called. events: the
+    same in order of time, a caller before what it calls.
     """
     stack, now = [], -math.inf
     for start, end, name in [*events, (math.inf, math.inf, "")]:
