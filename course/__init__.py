@@ -17,7 +17,7 @@ from course.machine import doctor, ready, slowed_down
 from course.messages import untimed
 from course.predictions import predict, reveal
 from course.provenance import where
-from device_lab import _clocks, timing
+from device_lab._kit import _clocks, timing
 
 __all__ = [
     "check",

@@ -16,7 +16,7 @@ import tempfile
 
 import torch
 
-from device_lab.errors import LabError
+from device_lab import LabError
 
 
 def pick_device() -> torch.device:

@@ -1,14 +1,15 @@
-"""The kit's clocks under the names that lessons use, and what only lessons ask of
-them: cold caches, a delay of a stream.
+"""The kit's clocks and traces under the names that lessons use, and what only lessons
+ask of them: cold caches, a delay of a stream.
 """
 
 from collections.abc import Callable
 
 import torch
 
-from device_lab import timing
-from device_lab._clocks import device_clock, wait_for
-from device_lab.timing import Measurement, median_interval, time_text
+from device_lab._kit import timing
+from device_lab._kit._clocks import device_clock, wait_for
+from device_lab._kit.timing import Measurement, median_interval, time_text
+from device_lab._kit.trace import trace_events
 
 __all__ = [
     "device_clock",
@@ -17,6 +18,7 @@ __all__ = [
     "median_interval",
     "sleep_cycles",
     "time_text",
+    "trace_events",
     "wait_for",
 ]
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from device_lab._clocks import launch_graph, wait_for
+from device_lab._kit._clocks import launch_graph, wait_for
 
 from .devices import on_libtpu, package_version, pick_device
 

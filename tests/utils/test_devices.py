@@ -18,7 +18,7 @@ import torch
 
 from course import machine, needs, provenance
 from course.paths import COURSE
-from device_lab.errors import LabError
+from device_lab import LabError
 from utils import checkup, devices, xla
 from utils.hardware import look_up
 

@@ -7,17 +7,17 @@ Importing it touches no device, starts no thread, reads no network.
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
-    from .compiling import does_it_pay as does_it_pay
-    from .errors import LabError as LabError
-    from .loader import who_waits as who_waits
-    from .memory import peak as peak
-    from .memory import rehearse as rehearse
-    from .placement import left_behind as left_behind
-    from .timing import measure as measure
-    from .timing import measure_together as measure_together
-    from .timing import speedup as speedup
-    from .trace import busy as busy
-    from .waits import find_waits as find_waits
+    from ._kit.compiling import does_it_pay as does_it_pay
+    from ._kit.errors import LabError as LabError
+    from ._kit.loader import who_waits as who_waits
+    from ._kit.memory import peak as peak
+    from ._kit.memory import rehearse as rehearse
+    from ._kit.placement import left_behind as left_behind
+    from ._kit.timing import measure as measure
+    from ._kit.timing import measure_together as measure_together
+    from ._kit.timing import speedup as speedup
+    from ._kit.trace import busy as busy
+    from ._kit.waits import find_waits as find_waits
 
 __version__ = "0.1.0"
 __all__ = [
@@ -53,7 +53,7 @@ def __getattr__(name: str) -> _typing.Any:
 
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+    return getattr(importlib.import_module(f"._kit.{_MODULES[name]}", __name__), name)
 
 
 def __dir__() -> list[str]:

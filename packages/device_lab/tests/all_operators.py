@@ -28,7 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from waiting_steps import warned
 
-from device_lab.waits import find_waits
+from device_lab import find_waits
 
 SAMPLES = 5  # of each operator
 DTYPES = torch.float32, torch.int64, torch.bool, torch.complex64

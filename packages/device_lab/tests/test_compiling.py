@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import nn
 
-from device_lab import compiling
-from device_lab.compiling import _apart, _values, _verdict, _where, does_it_pay
-from device_lab.errors import LabError
-from device_lab.timing import Speedup
+from device_lab import LabError
+from device_lab._kit import compiling
+from device_lab._kit.compiling import _apart, _values, _verdict, _where, does_it_pay
+from device_lab._kit.timing import Speedup
 
 EAGER = {"backend": "aot_eager", "seconds": 0.05}
 

@@ -38,15 +38,12 @@ TREE = ast.parse(pathlib.Path(device_lab.__file__).read_text(encoding="utf-8"))
 def test_the_names_are_listed_for_people_for_type_checkers_and_for_python_alike():
     typed = [node for node in ast.walk(TREE) if isinstance(node, ast.ImportFrom)]
     checkers = {
-        alias.asname: f"{device_lab.__name__}.{node.module}"
+        alias.asname: node.module
         for node in typed
         for alias in node.names
         if node.level == 1
     }
-    runtime = {
-        name: f"{device_lab.__name__}.{module}"
-        for name, module in device_lab._MODULES.items()
-    }
+    runtime = {name: f"_kit.{module}" for name, module in device_lab._MODULES.items()}
     assert checkers == runtime and set(runtime) == PUBLIC
     assert sorted(PUBLIC) == device_lab.__all__
     assert set(dir(device_lab)) == {*PUBLIC, "__version__"}
@@ -54,9 +51,9 @@ def test_the_names_are_listed_for_people_for_type_checkers_and_for_python_alike(
 
 def test_each_name_is_what_its_module_holds_and_no_module_has_its_name():
     modules = {each.name for each in pkgutil.iter_modules(device_lab.__path__)}
-    assert not PUBLIC & modules
+    assert modules == {"_kit"}
     for name, module in device_lab._MODULES.items():
-        held = importlib.import_module(f"device_lab.{module}")
+        held = importlib.import_module(f"device_lab._kit.{module}")
         assert getattr(device_lab, name) is getattr(held, name)
     assert callable(device_lab.find_waits)
     with pytest.raises(AttributeError, match="'device_lab' has no attribute 'waitz'"):
@@ -88,7 +85,7 @@ def test_importing_loads_nothing_and_sets_nothing():
 
 def test_a_function_is_a_function_after_modules_were_imported():
     code = """if True:
-        import device_lab.waits, device_lab.memory, device_lab.timing
+        import device_lab._kit.waits, device_lab._kit.memory, device_lab._kit.timing
         from device_lab import find_waits, peak, measure
         print(find_waits.__name__, peak.__name__, measure.__name__)
         print(*dir(device_lab))
@@ -113,7 +110,7 @@ def test_pressing_tab_shows_the_public_names(tmp_path):
         import device_lab
         shell = InteractiveShell(user_ns={{"device_lab": device_lab}})
         for module in {[*set(device_lab._MODULES.values())]}:
-            importlib.import_module("device_lab." + module)
+            importlib.import_module("device_lab._kit." + module)
         for shell.Completer.use_jedi in (True, False):
             for text in {[*TABS]}:
                 with provisionalcompleter():

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from device_lab import _clocks, loader
-from device_lab.errors import LabError
-from device_lab.loader import Part, _judge, who_waits
+from device_lab import LabError
+from device_lab._kit import _clocks, loader
+from device_lab._kit.loader import Part, _judge, who_waits
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 

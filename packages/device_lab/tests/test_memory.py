@@ -11,11 +11,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from device_lab._cuda_rules import WHOLE, AsCuda
-from device_lab._ledger import line
-from device_lab.errors import LabError
-from device_lab.memory import peak, rehearse
-from device_lab.trace import trace_events
+from device_lab import LabError, peak, rehearse
+from device_lab._kit._cuda_rules import WHOLE, AsCuda
+from device_lab._kit._ledger import line
+from device_lab._kit.trace import trace_events
 
 MIB = 2**20
 

@@ -12,9 +12,8 @@ import torch
 from torch import nn
 from torch.nn.utils import prune
 
-from device_lab import placement
-from device_lab.errors import LabError
-from device_lab.placement import left_behind
+from device_lab import LabError, left_behind
+from device_lab._kit import placement
 
 
 class Block(nn.Module):

@@ -16,10 +16,10 @@ import pytest
 import torch
 import torch.utils.benchmark
 
-from device_lab import _clocks, timing
-from device_lab._clocks import device_clock
-from device_lab.errors import LabError
-from device_lab.timing import (
+from device_lab import LabError
+from device_lab._kit import _clocks, timing
+from device_lab._kit._clocks import device_clock
+from device_lab._kit.timing import (
     Measurement,
     measure,
     measure_together,
