@@ -15,10 +15,7 @@ import torch
 import waiting_steps
 from torch.utils.data import DataLoader, Dataset
 
-from device_lab.compiling import does_it_pay
-from device_lab.loader import who_waits
-from device_lab.memory import peak, rehearse
-from device_lab.waits import find_waits
+from device_lab import does_it_pay, find_waits, peak, rehearse, who_waits
 
 MIB = 2**20
 

@@ -2,6 +2,7 @@
 for them. And Markdown for what they say.
 """
 
+import functools
 import json
 import re
 from dataclasses import dataclass, field
@@ -86,7 +87,7 @@ class Cell:
         """What it claimed, as data."""
         return claims_in(self.outputs)
 
-    @property
+    @functools.cached_property
     def row(self):
         """The row of lesson 16 that it is, or None."""
         line, _, body = grammar.body(self.source).partition("\n")

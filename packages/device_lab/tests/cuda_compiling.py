@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from device_lab.compiling import does_it_pay
+from device_lab import does_it_pay
 
 if "libemulator" not in os.environ.get("LD_PRELOAD", ""):
     pytest.exit("no emulated device: python -m emulated_cuda.run python -m pytest …", 2)

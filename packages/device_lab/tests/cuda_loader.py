@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from device_lab.loader import who_waits
+from device_lab import who_waits
 
 if "libemulator" not in os.environ.get("LD_PRELOAD", ""):
     pytest.exit("no emulated device: python -m emulated_cuda.run python -m pytest …", 2)

@@ -9,8 +9,8 @@ import torch
 from memory_steps import GPU, MIB, STEPS, measured
 from torch import nn
 
-from device_lab._cuda_rules import WHOLE
-from device_lab.memory import peak, rehearse
+from device_lab import peak, rehearse
+from device_lab._kit._cuda_rules import WHOLE
 
 if "libemulator" not in os.environ.get("LD_PRELOAD", ""):
     pytest.exit("no emulated device: python -m emulated_cuda.run python -m pytest …", 2)

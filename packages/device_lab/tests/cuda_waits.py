@@ -9,8 +9,8 @@ import pytest
 import torch
 from waiting_steps import OPTIMIZERS, TABLE, program, training, warned
 
-from device_lab import _wait_rules
-from device_lab.waits import _Watch, find_waits
+from device_lab._kit import _wait_rules
+from device_lab._kit.waits import _Watch, find_waits
 
 # The emulated device waits where CUDA does not: it computes these with values from the
 # host (canDispatchToMaskedFill and Repeat.h have the source).

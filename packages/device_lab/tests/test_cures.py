@@ -12,7 +12,7 @@ from torch.optim import swa_utils
 from waiting_steps import program
 
 from device_lab import find_waits
-from device_lab._cures import INSIDE, LIBRARIES, NEVER, OPERATIONS, cure
+from device_lab._kit._cures import INSIDE, LIBRARIES, NEVER, OPERATIONS, cure
 
 CPU = torch.device("cpu")
 # a line that waits, part of the cure, the line that is cured

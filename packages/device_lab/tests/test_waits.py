@@ -11,9 +11,9 @@ import torch
 from torch import nn
 from waiting_steps import OPTIMIZERS, TABLE, assign, program, training
 
-from device_lab import _lines, find_waits
-from device_lab._cures import INSIDE
-from device_lab.errors import LabError
+from device_lab import LabError, find_waits
+from device_lab._kit import _lines
+from device_lab._kit._cures import INSIDE
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -134,8 +134,10 @@ def _ends(name, short):
 
 
 def _has(text, name):
+    if name not in text:
+        return False
     whole = rf"(?<![a-z0-9_]){re.escape(name)}(?![a-z0-9_])"
-    return name in text and re.search(whole, text)
+    return bool(re.search(whole, text))
 
 
 # --------------------------------------------------------------------------------------
@@ -249,7 +251,8 @@ def _share(wording, asked, asked_set):
     """
     listed = words(wording)
     own = set(listed)
-    if weight(own & asked_set) < max(rules.LEAST, rules.LIKE * weight(own)):
+    common = weight(own & asked_set)
+    if common < rules.LEAST or common < rules.LIKE * weight(own):
         return 0.0
     best = 0.0
     for n, word in enumerate(asked):

@@ -47,14 +47,14 @@ class Ledger(TorchDispatchMode):
         if func.namespace == "prim":  # "which device?", asked by C++
             return func(*args, **kwargs or {})
         self.phases.append(self.phase())
+        out = self.call(func, args, kwargs or {})
         for x in tree_leaves((args, kwargs)):
             self.note(x)
-        out = self.call(func, args, kwargs or {})
         for x in tree_leaves(out):
             count = len(self.pieces)  # views are no new tensors
             piece = self.note(x)
             if len(self.pieces) > count and piece.nbytes > self.largest[0]:
-                where = _line() or self.phase()
+                where = line() or self.phase()
                 self.largest = piece.nbytes, f"{func.overloadpacket} in {where}"
         return out
 
@@ -115,9 +115,11 @@ def size_text(nbytes):
     return f"{nbytes} bytes"
 
 
-def _line():
+def line():
+    """The function, file and line of the reader's code that is running, or None."""
     frame = reader_frame()
-    if frame is None:
-        return None
-    name = file_name(frame.f_code.co_filename)
-    return f"{frame.f_code.co_name}, {name}:{frame.f_lineno}"
+    return frame and line_of(frame.f_code, frame.f_lineno)
+
+
+def line_of(code, number):
+    return f"{code.co_name}, {file_name(code.co_filename)}:{number}"

@@ -1,22 +1,21 @@
-"""does_it_pay: a model eager and compiled, and when its compilation has paid. Lesson 10
-explains it.
-"""
+"""does_it_pay: a model eager and compiled, and when its compilation has paid."""
 
 import contextlib
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
 
-from ._clocks import host_seconds
-from .devices import missing_compiler
+from . import _clocks
+from ._results import Result
 from .errors import LabError, file_name
 from .timing import Speedup, measure_together, speedup, time_text
 
-# What passes as rounding, as a share of the largest value; COARSE: of 16-bit numbers.
-# A judgment, not a bound.
+# What passes as rounding, as a share of the largest value: a judgment, not a bound.
+# COARSE: of 16-bit numbers
 TOLERANCE, COARSE = 1e-3, 3e-2
 
 PLAIN = {  # what Dynamo calls some reasons, in words
@@ -25,22 +24,25 @@ PLAIN = {  # what Dynamo calls some reasons, in words
 }
 
 
-class Pays(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Pays(Result):
     """Whether torch.compile pays for a model and its inputs.
 
-    gain: how many times as fast, with seconds a call before (eager) and after. first:
-    seconds of the first compiled call. calls: after how many calls it has paid that
-    back; infinite: never. graphs: how many it made; breaks: each graph break as
-    "file:line: reason". recompiled: graphs made by further calls with the same inputs;
-    others: by other inputs. All of these None where PyTorch does not tell. agree:
-    whether the outputs do, None where eager gives others each time; difference: between
-    them, as a share of the largest value.
+    answer: "yes", "no" or "undecided". gain: how many times as fast, with seconds a
+    call before (eager) and after. first: seconds of the first compiled call. calls:
+    after how many calls it has paid that back; infinite: never; None: undecided.
+    graphs: how many it made; breaks: each graph break as "file:line: reason".
+    recompiled: graphs made by further calls with the same inputs; others: by other
+    inputs. All of these None where PyTorch does not tell. agree: whether the outputs
+    do, None where eager gives others each time; difference: between them, as a share of
+    the largest value.
     """
 
+    answer: str
     verdict: str
     gain: Speedup
     first: float
-    calls: float
+    calls: float | None
     graphs: int | None
     breaks: list[str] | None
     recompiled: int | None
@@ -48,7 +50,7 @@ class Pays(NamedTuple):
     agree: bool | None
     difference: float
 
-    def __str__(self):
+    def __str__(self) -> str:
         times = map(time_text, (self.gain.before, self.gain.after, self.first))
         text = "eager {} a call, compiled {}, first call {}".format(*times)
         lines = [self.verdict, text]
@@ -67,13 +69,13 @@ class Pays(NamedTuple):
 
 
 def does_it_pay(
-    model: Callable,
-    *inputs,
+    model: Callable[..., object],
+    *inputs: object,
     backward: bool | None = None,
-    loss: Callable | None = None,
-    other_inputs: tuple | None = None,
+    loss: Callable[[Any], torch.Tensor] | None = None,
+    other_inputs: tuple[object, ...] | None = None,
     seconds: float = 2.0,
-    **options,
+    **options: Any,
 ) -> Pays:
     """Times `model(*inputs)` eager and by torch.compile, taking turns.
 
@@ -82,16 +84,14 @@ def does_it_pay(
         training mode and has parameters to train. Without one: under torch.no_grad
     loss: makes one number of the output; None: its .loss, or its sum
     other_inputs: called at the end, to see whether they compile again
-    seconds: about how long to sample
+    seconds: about how long to sample; seven rounds are taken in any case
     options: of torch.compile, such as backend= or mode=
 
     It pays if the 95% interval of the gain lies above 1; calls = first call / (eager −
-    compiled), by the host's clock. Outputs agree within 1e-3 of the largest value, 3e-2
-    for 16 bits. Gradients and buffers of a module are put back. Not seen: an optimizer,
-    gradients that differ, a first call that is short because the cache on disk had the
-    code. What is compiled stays, and counts for the recompile limit. LabError if
-    compiling fails. Graphs and breaks stand in torch._dynamo.utils, which is private;
-    torch._dynamo.explain would forget all that the process has compiled.
+    compiled), by the host's clock. Gradients and buffers of a module are put back. Not
+    seen: an optimizer, gradients that differ, a first call that is short because the
+    cache on disk had the code. What is compiled stays, and counts for the recompile
+    limit. LabError if compiling fails.
     """
     model = _eager(model, other_inputs)
     state, buffers = [x for x in tree_leaves(inputs) if torch.is_tensor(x)], []
@@ -110,7 +110,7 @@ def does_it_pay(
     if other_inputs is not None:
         ways["others"] = lambda: call(compiled, other_inputs, state, loss or _loss)
     with _put_back(state, buffers):
-        return _measured(ways, [*state, *buffers], seconds, options.get("backend"))
+        return _measured(ways, [*state, *buffers], seconds)
 
 
 def _eager(model, other_inputs):
@@ -119,25 +119,26 @@ def _eager(model, other_inputs):
     return getattr(model, "_orig_mod", model)  # what torch.compile has wrapped
 
 
-def _measured(ways, tensors, seconds, backend):
+def _measured(ways, tensors, seconds):
     expected = [ways["eager"]() for _ in range(2)]  # an error of its own passes
     device = _device([*tensors, *tree_leaves(expected)])
     expected = [_values(output) for output in expected]
     start = _compiled_so_far()
-    first = _first(ways["compiled"], device, backend)
+    first = _first(ways["compiled"], device)
     graphs, breaks = _since(start)
     start = _compiled_so_far()
     agreement = _compare(_values(ways["compiled"]()), *expected)
     others = ways.pop("others", None)
     times = measure_together(ways, device, clock="host", seconds=seconds)
-    counts = [graphs, breaks, _since(start)[0], None]
+    recompiled = _since(start)[0]
+    start = _compiled_so_far()
     if others:
-        start = _compiled_so_far()
         others()
-        counts[-1] = _since(start)[0]
+    counts = graphs, breaks, recompiled, _since(start)[0] if others else None
     gain = speedup(times["eager"], times["compiled"])
-    calls = first / (gain.before - gain.after) if gain.low > 1 else math.inf
-    return Pays(_verdict(gain, calls), gain, first, calls, *counts, *agreement)
+    once = sum(each.calls * each.median for each in times.values())
+    answer, verdict, calls = _verdict(gain, first, once)
+    return Pays(answer, verdict, gain, first, calls, *counts, *agreement)
 
 
 def _evaluates(fn, inputs, state, loss):
@@ -185,23 +186,20 @@ def _device(values):
     return next((x for x in devices if x.type != "cpu"), torch.device("cpu"))
 
 
-def _first(fn, device, backend):
+def _first(fn, device):
     """Seconds of the first call of what is to be compiled."""
     try:
-        return host_seconds(fn, device, 1)
+        return _clocks.seconds(fn, device)[1]
     except Exception as error:
-        lack = (
-            missing_compiler()
-            if device.type == "cpu" and backend in (None, "inductor")
-            else ""
-        )
         message = " ".join(str(error).split("\n")[:2])
-        why = f"it needs {lack}" if lack else f"{type(error).__name__}: {message}"
+        why = f"{type(error).__name__}: {message}"
         raise LabError(f"eager works, but torch.compile fails: {why}") from error
 
 
 def _compiled_so_far():
-    """(Graphs, graph breaks) of this process so far."""
+    """(Graphs, graph breaks) of this process so far. A private place, as
+    torch._dynamo.explain would forget all that the process has compiled.
+    """
     from torch._dynamo import utils
 
     try:
@@ -251,10 +249,14 @@ def _apart(one, other):
     return agree, most
 
 
-def _verdict(gain, calls):
+def _verdict(gain, first, once):
+    """(answer, verdict in words, calls), where a round takes `once` seconds."""
     spread = f"{gain.times:.3g} times as fast (95%: {gain.low:.3g} to {gain.high:.3g})"
-    if gain.low > 1:
-        return f"It pays from call {calls:,.0f} on: compiled {spread}."
-    if gain.high < 1:
-        return f"It does not pay, it is slower: compiled {spread}."
-    return f"It does not pay, no difference seen: compiled {spread}."
+    if gain.answer == "faster":
+        calls = first / (gain.before - gain.after)
+        return "yes", f"It pays from call {calls:,.0f} on: compiled {spread}.", calls
+    if gain.answer == "undecided":
+        more = f"About seconds={math.ceil(once * gain.rounds)} would tell."
+        return "undecided", f"Undecided: compiled {spread}.\n{more}", None
+    why = gain.doubt or "it is slower"
+    return "no", f"It does not pay, {why}: compiled {spread}.", math.inf
