@@ -176,6 +176,18 @@ def test_the_settings_are_put_back_and_other_warnings_pass():
     assert torch.cuda.get_sync_debug_mode() == 0
 
 
+def test_a_step_that_ignores_warnings():
+    x = torch.ones(3, device="cuda")
+
+    def step():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            x.sum().item()
+
+    (wait,) = find_waits(step).waits
+    assert (wait.operation, wait.times) == ("item", 1)
+
+
 def test_the_loader_s_own_waits():
     """A dataset on the device that reads, in the loop's own process."""
 

@@ -19,7 +19,6 @@ OWN = TORCH, KIT, os.path.join(os.path.dirname(TORCH) + "_xla", ""), "<frozen"
 # What in PyTorch only hands a call on
 PASSING = ("_compile", "_dynamo/", "_jit_internal", "_ops", "_tensor", "autograd/")
 PASSING += ("functional", "nn/modules/module", "overrides", "utils/_")
-NOWHERE = "backward()"  # in autograd's thread for a GPU
 
 
 class Place(NamedTuple):
@@ -41,13 +40,13 @@ def place() -> Place:
     inside = next(works, "")
     calls = tuple(f"{_short(x)} {x.f_code.co_name}: {_code(x)}" for x in below)
     if frame is None:
-        return Place(inside or NOWHERE, "", "", calls)
+        return Place(inside or "a thread of a library", "", "", calls)
     where = f"{file_name(frame.f_code.co_filename)}:{frame.f_lineno}"
     return Place(where, _code(frame), inside, calls)
 
 
 def reader_frame() -> FrameType | None:
-    """The innermost frame of code that is no library's; a thread may have none."""
+    """The innermost frame of code that is no library's; some threads have none."""
     return _frames()[0]
 
 
@@ -59,13 +58,20 @@ def is_reader(path: str) -> bool:
 
 def _frames() -> tuple[FrameType | None, list[FrameType]]:
     """The reader's frame, and those of libraries below it, the innermost first."""
-    frame, below = sys._getframe(1), []
-    while frame:
-        path = frame.f_code.co_filename
-        own, library = path.startswith(OWN), any(part in path for part in LIBRARIES)
-        if is_reader(path):
-            break
-        if path.startswith(TORCH) or (library and not own):
+    frame, below = _walk(sys._getframe(1))
+    if frame is None:  # in autograd's thread: whoever called backward() waits for it
+        for other in sys._current_frames().values():
+            if other.f_code.co_name == "_engine_run_backward":
+                frame, calling = _walk(other)
+                below += calling
+    return frame, below
+
+
+def _walk(frame):
+    below = []
+    while frame and not is_reader(path := frame.f_code.co_filename):
+        library = any(part in path for part in LIBRARIES)
+        if path.startswith(TORCH) or (library and not path.startswith(OWN)):
             below.append(frame)
         if frame.f_code.co_name == "handle_torch_function":
             frame = frame.f_back  # who called it is called again

@@ -15,14 +15,14 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import dataloader
 
 from ._cures import CAUSES, cure
-from ._lines import NOWHERE, place
+from ._lines import place
 from ._results import Result, table
 from ._wait_rules import Functions, Operators, tensors_in
 from .errors import LabError, batches_for
 
 SYNCHRONIZE = [torch.cuda, torch.mps, torch.xpu, torch.accelerator, torch.cpu]
 SYNCHRONIZE += [torch.cuda.Event, torch.cuda.Stream]
-READS = {"step": "_maybe_opt_step", "get_scale": "get_scale"}  # of GradScaler
+SCALER = ("torch/amp/grad_scaler.py _maybe_opt_step:",)  # that is enabled, reads
 REPORT = "called a synchronizing CUDA operation"  # of torch.cuda.set_sync_debug_mode
 
 
@@ -101,14 +101,13 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
         first makes the optimizer's state), then `steps` times
     steps: how many are counted; more than one for what comes only now and then
 
-    On CUDA its own sync-debug mode decides, and rules explain: not seen are waits that
-    it does not report (of torch.distributed, of sparse tensors) and those of a step
-    that ignores warnings. Elsewhere the rules decide. On a CPU its tensors pass for
-    tensors on a GPU, but for what a DataLoader or NumPy made and what the step makes
-    without device=, until `.to(device)`; `.cpu()` brings to the host, `.to("cpu")`
-    counts as no move; torch.cuda.synchronize() is counted and left out. Compiled
-    functions run eagerly meanwhile, with the waits that compiling avoids. LabError
-    where `step` cannot be called; its own errors pass.
+    On CUDA its own sync-debug mode decides, and rules explain; elsewhere they decide.
+    On a CPU its tensors pass for tensors on a GPU, but for what a DataLoader or NumPy
+    made and what the step makes without device=, until `.to(device)`; `.cpu()` brings
+    to the host, `.to("cpu")` counts as no move; torch.cuda.synchronize() is counted and
+    left out. Compiled functions run eagerly meanwhile, with the waits that compiling
+    avoids. Not seen: waits of sparse tensors, torch.distributed, the backward of prod
+    and cumprod. LabError where `step` cannot be called; its own errors pass.
 
         print(find_waits(lambda: step(next(batches)), steps=10))
     """
@@ -159,7 +158,7 @@ class _Watch:
             patches = [(dataloader._BaseDataLoaderIter, "__next__", marked)]
             patches += [(x, "synchronize", self.asking(x)) for x in SYNCHRONIZE]
             if not torch.cuda.is_available():
-                patches += [(GradScaler, name, self.scaling(name)) for name in READS]
+                patches += [(GradScaler, "step", self.scaling())]
             for patch in patches:
                 stack.enter_context(mock.patch.object(*patch))
             # under a mode the compiler gives up, for ever
@@ -179,17 +178,14 @@ class _Watch:
 
         return asked
 
-    def scaling(self, name):
-        """A GradScaler's method that reads, where CUDA does not disable the scaler."""
-        method = getattr(GradScaler, name)
+    def scaling(self):
+        step = GradScaler.step
 
-        def scaled(scaler, *args, **kwargs):
-            fused = any(getattr(x, "_step_supports_amp_scaling", False) for x in args)
-            if scaler._device == "cuda" and not fused:
-                here = place()
-                read = f"torch/amp/grad_scaler.py {READS[name]}:", *here.calls
-                self.count("item", "value", here._replace(calls=read), self.scaler)
-            return method(scaler, *args, **kwargs)
+        def scaled(scaler, optimizer, *args, **kwargs):
+            reads = not getattr(optimizer, "_step_supports_amp_scaling", False)
+            if reads and scaler._device == "cuda":
+                self.count("item", "value", place()._replace(calls=SCALER), self.scaler)
+            return step(scaler, optimizer, *args, **kwargs)
 
         return scaled
 
@@ -206,6 +202,7 @@ class _Watch:
         lazy = (self.device, kind) == ("xla", "to the device")
         if self.noted is not None:
             self.noted.append((place(), operation, kind))
+            warnings.filterwarnings("always", REPORT)  # should the step ignore them
         elif not (self.quiet or lazy):
             self.count(operation, kind)
 
@@ -240,13 +237,11 @@ class _Watch:
 
     def explain(self, here, last):
         """(call of Python, operation, kind, place) of what CUDA reports."""
-        backward = any("_engine_run_backward:" in call for call in here.calls)
         for entry in reversed(self.noted):
-            at, *why = entry
-            thread = backward and at.where == NOWHERE
-            if thread or at.where == here.where:
+            at, operation, kind = entry
+            if at.where == here.where:
                 self.noted.remove(entry)
-                return self.call, *why, here if thread else at
+                return self.call, operation, kind, at
         if last and self.call is last[0] and here.where == last[-1].where:
             return last  # it waits several times
         return self.call, self.call.name if self.call else "a call", "else", here
