@@ -14,10 +14,8 @@ from ._results import Result
 from .errors import LabError, file_name
 from .timing import Speedup, measure_together, speedup, time_text
 
-# What passes as rounding, as a share of the largest value: a judgment, not a bound.
-# COARSE: of 16-bit numbers
+# passes as rounding, as a share of the largest value: a judgment; COARSE: of 16 bits
 TOLERANCE, COARSE = 1e-3, 3e-2
-
 PLAIN = {  # what Dynamo calls some reasons, in words
     "generic_jump": "an if or while asks for a tensor's value",
     "step_unsupported": "cannot be compiled: the rest of the function runs eager",
@@ -28,12 +26,11 @@ PLAIN = {  # what Dynamo calls some reasons, in words
 class Pays(Result):
     """Whether torch.compile pays for a model and its inputs.
 
-    answer: "yes", "no" or "undecided". gain: how many times as fast, with seconds a
-    call before (eager) and after. first: seconds of the first compiled call. calls:
-    after how many calls it has paid that back; infinite: never; None: undecided.
-    graphs: how many it made; breaks: each graph break as "file:line: reason".
-    recompiled: graphs made by further calls with the same inputs; others: by other
-    inputs. All of these None where PyTorch does not tell. agree: whether the outputs
+    answer: "yes", "no" or "undecided". gain: how many times as fast, from eager to
+    compiled. first: seconds of the first compiled call. calls: after how many it has
+    paid that back; infinite: never; None: undecided. graphs: how many it made; breaks:
+    each graph break as "file:line: reason"; recompiled: graphs made by further calls
+    with the same inputs: None where PyTorch does not tell. agree: whether the outputs
     do, None where eager gives others each time; difference: between them, as a share of
     the largest value.
     """
@@ -46,7 +43,6 @@ class Pays(Result):
     graphs: int | None
     breaks: list[str] | None
     recompiled: int | None
-    others: int | None
     agree: bool | None
     difference: float
 
@@ -61,8 +57,6 @@ class Pays(Result):
             lines += ["no graph was made: it was compiled before, or is not compiled"]
         if self.recompiled:
             lines += [f"compiled again for the same inputs: {self.recompiled} graphs"]
-        if self.others is not None:
-            lines += [f"compiled again for the other inputs: {self.others} graphs"]
         verbs = {True: "agree", False: "DIFFER", None: "vary in eager mode (dropout?)"}
         apart = f"{self.difference:.1e} of the largest value apart"
         return "\n".join([*lines, f"outputs {verbs[self.agree]}: {apart}"])
@@ -73,7 +67,6 @@ def does_it_pay(
     *inputs: object,
     backward: bool | None = None,
     loss: Callable[[Any], torch.Tensor] | None = None,
-    other_inputs: tuple[object, ...] | None = None,
     seconds: float = 2.0,
     **options: Any,
 ) -> Pays:
@@ -83,17 +76,17 @@ def does_it_pay(
     backward: whether a backward pass belongs to a call; None: if the model is in
         training mode and has parameters to train. Without one: under torch.no_grad
     loss: makes one number of the output; None: its .loss, or its sum
-    other_inputs: called at the end, to see whether they compile again
     seconds: about how long to sample; seven rounds are taken in any case
     options: of torch.compile, such as backend= or mode=
 
-    It pays if the 95% interval of the gain lies above 1; calls = first call / (eager −
-    compiled), by the host's clock. Gradients and buffers of a module are put back. Not
-    seen: an optimizer, gradients that differ, a first call that is short because the
-    cache on disk had the code. What is compiled stays, and counts for the recompile
-    limit. LabError if compiling fails.
+    Gradients and buffers of a module are put back. Not seen: an optimizer, gradients
+    that differ, a first call that is short because the cache on disk had the code. What
+    is compiled stays, and counts for the recompile limit.
     """
-    model = _eager(model, other_inputs)
+    if not callable(model):
+        kind = type(model).__name__
+        raise LabError(f"does_it_pay(model, *inputs): give a model, not a {kind}")
+    model = getattr(model, "_orig_mod", model)  # what torch.compile has wrapped
     state, buffers = [x for x in tree_leaves(inputs) if torch.is_tensor(x)], []
     if isinstance(model, torch.nn.Module):
         buffers = list(model.buffers())
@@ -107,16 +100,8 @@ def does_it_pay(
         "eager": lambda: call(model, inputs, state, loss or _loss),
         "compiled": lambda: call(compiled, inputs, state, loss or _loss),
     }
-    if other_inputs is not None:
-        ways["others"] = lambda: call(compiled, other_inputs, state, loss or _loss)
     with _put_back(state, buffers):
         return _measured(ways, [*state, *buffers], seconds)
-
-
-def _eager(model, other_inputs):
-    if not callable(model) or torch.is_tensor(other_inputs):
-        raise LabError("does_it_pay asks model, *inputs, and other_inputs= as a tuple")
-    return getattr(model, "_orig_mod", model)  # what torch.compile has wrapped
 
 
 def _measured(ways, tensors, seconds):
@@ -128,17 +113,14 @@ def _measured(ways, tensors, seconds):
     graphs, breaks = _since(start)
     start = _compiled_so_far()
     agreement = _compare(_values(ways["compiled"]()), *expected)
-    others = ways.pop("others", None)
     times = measure_together(ways, device, clock="host", seconds=seconds)
-    recompiled = _since(start)[0]
-    start = _compiled_so_far()
-    if others:
-        others()
-    counts = graphs, breaks, recompiled, _since(start)[0] if others else None
+    recompiled, _ = _since(start)
     gain = speedup(times["eager"], times["compiled"])
     once = sum(each.calls * each.median for each in times.values())
     answer, verdict, calls = _verdict(gain, first, once)
-    return Pays(answer, verdict, gain, first, calls, *counts, *agreement)
+    return Pays(
+        answer, verdict, gain, first, calls, graphs, breaks, recompiled, *agreement
+    )
 
 
 def _evaluates(fn, inputs, state, loss):
