@@ -87,85 +87,78 @@ def does_it_pay(
         kind = type(model).__name__
         raise LabError(f"does_it_pay(model, *inputs): give a model, not a {kind}")
     model = getattr(model, "_orig_mod", model)  # what torch.compile has wrapped
-    state, buffers = [x for x in tree_leaves(inputs) if torch.is_tensor(x)], []
+    state, buffers = list(filter(torch.is_tensor, tree_leaves(inputs))), []
     if isinstance(model, torch.nn.Module):
         buffers = list(model.buffers())
         state += model.parameters()
     if backward is None:
         trains = getattr(model, "training", False)
         backward = trains and any(x.requires_grad for x in state)
-    call = _trains if backward else _evaluates
+    leaves = [x for x in state if x.is_leaf]
+
+    def call(fn):
+        if not backward:
+            with torch.no_grad():
+                return fn(*inputs)
+        for x in leaves:
+            x.grad = None
+        output = fn(*inputs)
+        _loss(output, loss).backward()
+        return output
+
     compiled = torch.compile(model, **options)
-    ways = {
-        "eager": lambda: call(model, inputs, state, loss or _loss),
-        "compiled": lambda: call(compiled, inputs, state, loss or _loss),
-    }
-    with _put_back(state, buffers):
+    ways = {"eager": lambda: call(model), "compiled": lambda: call(compiled)}
+    with _put_back(leaves, buffers):
         return _measured(ways, [*state, *buffers], seconds)
+
+
+def _loss(output, loss):
+    if loss:
+        value = loss(output)
+    else:
+        value = getattr(output, "loss", None)
+        value = output if value is None else value
+        value = value.sum() if torch.is_tensor(value) else None
+    if not torch.is_tensor(value) or value.numel() != 1:
+        kind = type(output).__name__
+        how = f"a {kind}: give loss=, which makes a tensor with one number of it"
+        raise LabError(f"no loss in the output, {how}")
+    return value
+
+
+@contextlib.contextmanager
+def _put_back(leaves, buffers):
+    gradients = [x.grad for x in leaves]
+    values = [x.clone() for x in buffers]
+    try:
+        yield
+    finally:
+        for x, gradient in zip(leaves, gradients, strict=True):
+            x.grad = gradient
+        for x, value in zip(buffers, values, strict=True):
+            x.copy_(value)
 
 
 def _measured(ways, tensors, seconds):
     expected = [ways["eager"]() for _ in range(2)]  # an error of its own passes
-    device = _device([*tensors, *tree_leaves(expected)])
+    tensors += filter(torch.is_tensor, tree_leaves(expected))
+    there = [x.device for x in tensors if x.device.type != "cpu"]
+    device = there[0] if there else torch.device("cpu")
     expected = [_values(output) for output in expected]
     start = _compiled_so_far()
     first = _first(ways["compiled"], device)
     graphs, breaks = _since(start)
     start = _compiled_so_far()
-    agreement = _compare(_values(ways["compiled"]()), *expected)
+    agree, apart = _apart(_values(ways["compiled"]()), expected[0])
+    if not _apart(*expected)[0]:
+        agree = None
     times = measure_together(ways, device, clock="host", seconds=seconds)
-    recompiled, _ = _since(start)
+    again, _ = _since(start)
     gain = speedup(times["eager"], times["compiled"])
     once = sum(each.calls * each.median for each in times.values())
     answer, verdict, calls = _verdict(gain, first, once)
-    return Pays(
-        answer, verdict, gain, first, calls, graphs, breaks, recompiled, *agreement
-    )
-
-
-def _evaluates(fn, inputs, state, loss):
-    with torch.no_grad():
-        return fn(*inputs)
-
-
-def _trains(fn, inputs, state, loss):
-    for x in state:
-        if x.is_leaf:
-            x.grad = None
-    output = fn(*inputs)
-    value = loss(output)
-    if not torch.is_tensor(value) or value.numel() != 1:
-        raise LabError("loss= has to make a tensor with one number of the output")
-    value.backward()
-    return output
-
-
-def _loss(output):
-    loss = getattr(output, "loss", None)
-    loss = output if loss is None else loss
-    if not torch.is_tensor(loss):
-        kind = type(output).__name__
-        raise LabError(f"no loss in the output, a {kind}: give loss=, a function of it")
-    return loss.sum()
-
-
-@contextlib.contextmanager
-def _put_back(state, buffers):
-    gradients = [(x, x.grad) for x in state if x.is_leaf]
-    values = [(x, x.clone()) for x in buffers]
-    try:
-        yield
-    finally:
-        for x, gradient in gradients:
-            x.grad = gradient
-        for x, value in values:
-            x.copy_(value)
-
-
-def _device(values):
-    """The accelerator among the tensors' devices, if there is one."""
-    devices = [x.device for x in values if torch.is_tensor(x)]
-    return next((x for x in devices if x.type != "cpu"), torch.device("cpu"))
+    counts = graphs, breaks, again
+    return Pays(answer, verdict, gain, first, calls, *counts, agree, apart)
 
 
 def _first(fn, device):
@@ -173,7 +166,7 @@ def _first(fn, device):
     try:
         return _clocks.seconds(fn, device)[1]
     except Exception as error:
-        message = " ".join(str(error).split("\n")[:2])
+        message = " ".join(str(error).splitlines()[:2])
         why = f"{type(error).__name__}: {message}"
         raise LabError(f"eager works, but torch.compile fails: {why}") from error
 
@@ -212,12 +205,6 @@ def _values(output):
     """Its tensors as float64 on the CPU, each with the bytes of a number."""
     tensors = [x.detach() for x in tree_leaves(output) if torch.is_tensor(x)]
     return [(x.cpu().to(torch.float64), x.element_size()) for x in tensors]
-
-
-def _compare(values, expected, repeated):
-    same, _ = _apart(repeated, expected)
-    agree, share = _apart(values, expected)
-    return (agree if same else None), share
 
 
 def _apart(one, other):
