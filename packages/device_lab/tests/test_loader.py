@@ -341,7 +341,7 @@ def test_it_prints_as_text_and_as_a_table():
     pace = who_waits([torch.ones(2)], lambda batch: None, "cpu")
     assert repr(pace) == str(pace) and pace.verdict.splitlines()[0] in str(pace)
     html = pace._repr_html_()
-    assert html.count("<tr>") == 1 + len(pace.parts) and "perfect loader" in html
+    assert html.count("<tr>") == 2 + len(pace.parts) and "perfect loader" in html
     assert pace.to_dict()["parts"]["loop"]["median"] == pace.parts["loop"].median
 
 
