@@ -13,7 +13,7 @@ from torch import nn
 from torch._subclasses import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
-from device_lab.memory import peak, rehearse
+from device_lab import peak, rehearse
 
 tools = pytest.importorskip("torch.distributed._tools.mem_tracker")
 MIB = 2**20

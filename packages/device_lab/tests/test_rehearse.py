@@ -15,8 +15,7 @@ from torch.nn.utils import parametrizations, prune
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from device_lab import rehearse
-from device_lab.errors import LabError
+from device_lab import LabError, rehearse
 
 MIB = 2**20
 

@@ -11,9 +11,8 @@ import torch
 from torch import nn
 from waiting_steps import OPTIMIZERS, TABLE, assign, program, training
 
-from device_lab import _lines, find_waits
+from device_lab import LabError, _lines, find_waits
 from device_lab._kit._cures import INSIDE
-from device_lab import LabError
 
 
 @pytest.fixture(scope="module", autouse=True)
