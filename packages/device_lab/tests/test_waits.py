@@ -11,7 +11,8 @@ import torch
 from torch import nn
 from waiting_steps import OPTIMIZERS, TABLE, assign, program, training
 
-from device_lab import LabError, _lines, find_waits
+from device_lab import LabError, find_waits
+from device_lab._kit import _lines
 from device_lab._kit._cures import INSIDE
 
 

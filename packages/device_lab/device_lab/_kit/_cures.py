@@ -72,7 +72,8 @@ LIBRARIES = {
     "transformers/masking_utils.py": "a 4-D attention_mask is not read",
     "transformers/trainer.py .*(if \\(|isnan.*) item$": "logging_nan_inf_filter=False",
     "accelerate/utils/operations.py send_to_device:": (
-        "DataLoaderConfiguration(non_blocking=True), and pin_memory=True"
+        "non_blocking=True for DataLoaderConfiguration (of a transformers Trainer:"
+        " accelerator_config), and pin_memory=True"
     ),
     "ema_pytorch/ema_pytorch.py": "call update() every n steps, with update_every=1",
     "torchmetrics/.*_tensor_validation:": "validate_args=False",
