@@ -88,7 +88,8 @@ def who_waits(
     step: all that the loop does with a batch, its move to the device included. It is
         really done, some hundred times if it is quick: it trains
     device: where the step works; None for that of the batch, or of `pick_device`
-    seconds: the most that it takes, though each part is called once in any case
+    seconds: the most that it takes after a first batch and a first step, though each
+        part is called once in any case
 
     Timed are the loop, in the middle of an epoch; the loader alone; the step alone,
     with one batch that is kept; the same with that batch on the device, if the step
@@ -99,7 +100,6 @@ def who_waits(
         isinstance(loader, Iterable) or hasattr(loader, "__getitem__")
     ):
         raise LabError("who_waits(loader, step): give what has batches, and a function")
-    until = time.perf_counter() + seconds
     workers = getattr(loader, "num_workers", 0)
     # workers that start anew in each epoch are judged apart
     anew = bool(workers) and not getattr(loader, "persistent_workers", False)
@@ -107,7 +107,8 @@ def who_waits(
     source = _endless(loader, starts)
     batch = next(source)
     device = _device(batch, device)
-    timer = _Timer(device, until, starts if anew else [])
+    step(_changed(batch))  # the first one may compile, and load libraries
+    timer = _Timer(device, seconds, starts if anew else [])
     unit = max(1, workers)  # what workers load comes in bursts
     ahead = 2 + workers * (getattr(loader, "prefetch_factor", None) or 0)
     alone = timer.part(lambda: next(source), unit, ahead)
@@ -131,8 +132,10 @@ def who_waits(
 class _Timer:
     """Times the parts of a loop: each gets an equal share of the time that is left."""
 
-    def __init__(self, device, until, starts):
-        self.device, self.until, self.starts = device, until, starts
+    def __init__(self, device, seconds, starts):
+        _clocks.wait_for(device)
+        self.until = time.perf_counter() + seconds
+        self.device, self.starts = device, starts
         self.left = 3 if device.type == "cpu" else 6
 
     def part(self, fn, unit=1, warm=2, load=0.0, launch=False):
