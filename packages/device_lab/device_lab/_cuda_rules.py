@@ -3,24 +3,24 @@
 """
 
 import contextlib
+import copy
 import functools
 import math
 import pathlib
 import re
-import types
 import warnings
 from unittest import mock
 
-import numpy
 import torch
 from torch.optim import optimizer as optim
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.data import dataloader
 
-from .errors import LabError
+from ._values import CPU, Values, outside
 
 aten = torch.ops.aten
-CPU = torch.device("cpu")
+DEVICES = "cpu", "cuda", "mps", "xpu", "meta"
 H100 = (9, 0), 132, 2048  # capability, multiprocessors, threads on each
 # What is composed on the CPU, and has a kernel of its own on CUDA: all of PyTorch 2.13
 WHOLE = "_fused_rms_norm", "mish_backward", "silu_backward"
@@ -35,7 +35,7 @@ class AsCuda(contextlib.ExitStack):
     PyTorch does otherwise on CUDA is put in its place here. Most of it is private, and
     all of that stands in this module: FakeTensorMode, what `_patches` replaces,
     overridden kernels (torch.library). gpu: as H100 above; that of a GPU that is there.
-    autocast: whether it was switched on.
+    autocast: whether it was switched on. values: what is known of the data.
     """
 
     def __init__(self):
@@ -49,16 +49,16 @@ class AsCuda(contextlib.ExitStack):
     def __enter__(self):
         from torch._subclasses import fake_tensor  # takes a second
 
-        self.no_value = fake_tensor.DataDependentOutputException
-        self.no_size = fake_tensor.DynamicOutputShapeException
         with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.random.fork_rng(devices=[]))
             for patch in _patches(self, fake_tensor):
                 stack.enter_context(patch)
             library = torch.library._scoped_library("aten", "IMPL")
             self.override(stack.enter_context(library))
             mode = fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
+            self.values = Values(mode, fake_tensor)
             stack.enter_context(mode)
-            stack.enter_context(_Here())
+            stack.enter_context(_Here(self.values))
             self.push(stack.pop_all())
         return self
 
@@ -73,27 +73,6 @@ class AsCuda(contextlib.ExitStack):
         for operation, policy in _autocast_lists():
             rule = functools.partial(self.cast, operation, policy)
             library.impl(operation, rule, "AutocastCUDA")
-
-    def call(self, func, args, kwargs):
-        """An operation, as a TorchDispatchMode gets it. A value that Python asks for
-        (.item(), `if loss > 1`) is 0. LabError for a size that depends on values.
-        """
-        if kwargs.get("device") is not None:
-            kwargs = {**kwargs, "device": CPU}
-        try:
-            return func(*args, **kwargs)
-        except self.no_value:
-            if func in (aten.equal.default, aten.allclose.default):
-                return False
-            # of tensors made in inference_mode it is still called item
-            if func not in (aten._local_scalar_dense.default, aten.item.default):
-                raise
-            return 0.0 if args[0].dtype.is_floating_point else 0
-        except self.no_size as error:
-            raise LabError(
-                f"{func} makes a result whose size depends on values, which tensors"
-                " without data do not have: leave it out"
-            ) from error
 
     def cast(self, operation, policy, *args, **kwargs):
         """An operation under autocast; C++ has this for tensors on CUDA only."""
@@ -122,21 +101,39 @@ class AsCuda(contextlib.ExitStack):
 class _Here(TorchFunctionMode):
     """Takes every device for the CPU."""
 
+    def __init__(self, values):
+        super().__init__()
+        self.values = values
+
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func is torch.Tensor.cuda:
+        kwargs = kwargs or {}
+        if func in (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist):
+            return func(self.values.data(args[0]), *args[1:], **kwargs)
+        if func in (torch.Tensor.record_stream, torch.Tensor.pin_memory):
             return args[0]
-        if func in (torch.Tensor.numpy, torch.Tensor.__array__):
-            dtype = str(args[0].dtype).removeprefix("torch.")
-            return numpy.zeros(args[0].shape, dtype)
         if func is torch.Tensor.__deepcopy__:  # it would copy the storage's data
-            return args[0].detach().clone().requires_grad_(args[0].requires_grad)
-        kwargs = {name: _here(value) for name, value in (kwargs or {}).items()}
-        return func(*map(_here, args), **kwargs)
+            return _copy(*args)
+        if func is torch.Tensor.cuda:
+            func, args, kwargs = torch.Tensor.to, (args[0], CPU), {}
+        given = (*args, *kwargs.values())
+        kwargs = {name: _here(value) for name, value in kwargs.items()}
+        out = func(*map(_here, args), **kwargs)
+        if func is torch.Tensor.to and any(_here(value) is CPU for value in given):
+            self.values.move(out)
+        return out
 
 
 def _here(value):
-    named = isinstance(value, str) and value.split(":")[0] in ("cuda", "mps", "xpu")
+    named = isinstance(value, str) and value.split(":")[0] in DEVICES
     return CPU if named or isinstance(value, torch.device) else value
+
+
+def _copy(x, memo):
+    if id(x) not in memo:
+        memo[id(x)] = x.detach().clone().requires_grad_(x.requires_grad)
+        if isinstance(x, torch.nn.Parameter):
+            memo[id(x)] = torch.nn.Parameter(memo[id(x)], x.requires_grad)
+    return memo[id(x)]
 
 
 def _patches(state, fake_tensor):
@@ -147,7 +144,15 @@ def _patches(state, fake_tensor):
     yield from _of_tensors(fake_tensor)
     yield from _of_autocast(state)
     yield from _of_optimizers(fake_tensor.FakeTensor)
+    yield from _of_loaders()
+    if not torch.cuda.is_available():
+        yield from _of_gpus()
     yield torch.backends.mkldnn.flags(enabled=False, allow_tf32=None)
+    yield mock.patch.object(torch, "save", _nothing)  # of what has no data
+
+
+def _nothing(*args, **kwargs):
+    return None
 
 
 @contextlib.contextmanager
@@ -162,7 +167,7 @@ def _quiet():
 
 
 def _of_tensors(fake_tensor):
-    """Fake tensors are dispatched as CUDA's, make no real ones, and may be swapped."""
+    """Fake tensors are dispatched as CUDA's, make no real ones, and stay themselves."""
     make = torch.Tensor._make_subclass
 
     def make_subclass(cls, *args, **kwargs):
@@ -170,12 +175,14 @@ def _of_tensors(fake_tensor):
             kwargs["device_for_backend_keys"] = torch.device("cuda")
         return make(cls, *args, **kwargs)
 
+    def set_data(x, other):
+        x.data = other
+
     yield mock.patch.object(torch.Tensor, "_make_subclass", staticmethod(make_subclass))
     mode = fake_tensor.FakeTensorMode
     yield mock.patch.object(mode, "avoid_device_init", True, create=True)
-    # module.to() swaps no tensors that are known elsewhere, as fake ones are
-    unknown = types.SimpleNamespace(getweakrefs=lambda _: [])
-    yield mock.patch.object(torch.utils, "weakref", unknown)
+    # module.to() swaps fake tensors only, and none that a graph or a weakref knows
+    yield mock.patch.object(torch.utils, "swap_tensors", set_data)
 
 
 def _of_autocast(state):
@@ -187,6 +194,10 @@ def _of_autocast(state):
         state.autocast |= self._enabled
 
     yield mock.patch.object(torch.autocast, "__init__", autocast)
+    # checkpoint asks, and switches the same on for the recomputation
+    for name in ("is_autocast_enabled", "get_autocast_dtype"):
+        asked = functools.partial(getattr(torch, name), "cuda")
+        yield mock.patch.object(torch, name, lambda *_, asked=asked: asked())
     yield mock.patch.object(torch, "clear_autocast_cache", state.casts.clear)
     common = torch.cuda.amp.common
     yield mock.patch.object(common, "amp_definitely_not_available", lambda: False)
@@ -199,6 +210,54 @@ def _of_optimizers(kind):
     yield mock.patch.object(optim, devices, lambda: ["cpu"])
     for module in (optim, torch.utils._foreach_utils):
         yield mock.patch.object(module, "_foreach_supported_types", [kind])
+
+
+def _of_loaders():
+    """Batches have data: they are prepared outside, and in this process."""
+    steps = dataloader._BaseDataLoaderIter.__next__
+
+    def iterator(loader):
+        alone = copy.copy(loader)
+        vars(alone).update(num_workers=0, timeout=0, pin_memory=False)
+        with outside():
+            return dataloader._SingleProcessDataLoaderIter(alone)
+
+    def following(self):
+        with outside():
+            return steps(self)
+
+    yield mock.patch.object(dataloader.DataLoader, "_get_iterator", iterator)
+    yield mock.patch.object(dataloader._BaseDataLoaderIter, "__next__", following)
+
+
+class _Stream(contextlib.nullcontext):
+    """A stream, an event or a device that is not there. Its times are 1."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(self)
+
+    def __getattr__(self, name):
+        return lambda *args, **kwargs: 1.0
+
+
+def _of_gpus():
+    """What speaks to the GPU itself, where there is none."""
+    names = dict.fromkeys(_NOTHING.split(), _nothing)
+    names |= dict.fromkeys(_COUNTERS.split(), lambda *_, **__: 0)
+    names |= dict.fromkeys(_STREAMS.split(), _Stream)
+    names["mem_get_info"] = lambda *_: (2**36, 2**36)
+    names["get_device_name"] = lambda *_: "H100"
+    names["get_device_capability"] = lambda *_: H100[0]
+    for module in (torch.cuda, torch.accelerator):
+        for name, answer in names.items():
+            if hasattr(module, name):
+                yield mock.patch.object(module, name, answer)
+
+
+_NOTHING = "init set_device synchronize reset_peak_memory_stats ipc_collect"
+_COUNTERS = """current_device memory_allocated max_memory_allocated memory_reserved
+    max_memory_reserved utilization"""
+_STREAMS = "Stream Event stream current_stream default_stream device"
 
 
 # --------------------------------------------------------------------------------------

@@ -56,14 +56,14 @@ class Ledger(TorchDispatchMode):
         if func.namespace == "prim":  # "which device?", asked by C++
             return func(*args, **kwargs or {})
         self.phases.append(self.phase())
+        out = self.call(func, args, kwargs or {})
         for x in tree_leaves((args, kwargs)):
             self.note(x)
-        out = self.call(func, args, kwargs or {})
         for x in tree_leaves(out):
             count = len(self.pieces)  # views are no new tensors
             piece = self.note(x)
             if len(self.pieces) > count and piece.nbytes > self.largest[0]:
-                where = _line() or self.phase()
+                where = line() or self.phase()
                 self.largest = piece.nbytes, f"{func.overloadpacket} in {where}"
         return out
 
@@ -124,12 +124,20 @@ def size_text(nbytes):
     return f"{nbytes} bytes"
 
 
-def _line():
+def line():
+    """The function, file and line of the reader's code that is running, or None."""
     frame, _ = reader_frame()
-    if frame is None:
-        return None
-    name = file_name(frame.f_code.co_filename)
-    return f"{frame.f_code.co_name}, {name}:{frame.f_lineno}"
+    return frame and line_of(frame.f_code, frame.f_lineno)
+
+
+def line_of(code, number):
+    return f"{code.co_name}, {file_name(code.co_filename)}:{number}"
+
+
+def is_reader(path):
+    """Whether a file is neither PyTorch's, the kit's, a library's nor Python's."""
+    library = any(part in path for part in LIBRARIES)
+    return not (library or path.startswith((*OWN, STANDARD)))
 
 
 def reader_frame():
@@ -140,11 +148,11 @@ def reader_frame():
     frame, inside = sys._getframe(1), ""
     while frame:
         path = frame.f_code.co_filename
-        own, library = path.startswith(OWN), any(part in path for part in LIBRARIES)
-        if library and not own and not inside:
+        library = any(part in path for part in LIBRARIES)
+        if library and not path.startswith(OWN) and not inside:
             folder, name = os.path.split(path)
             inside = f"{os.path.basename(folder)}/{name}:{frame.f_lineno}"
-        if not (own or library or path.startswith(STANDARD)):
+        if is_reader(path):
             break
         frame = frame.f_back
     return frame, inside

@@ -5,6 +5,7 @@ would lower its peak.
 import contextlib
 import functools
 import gc
+import traceback
 import weakref
 
 import torch
@@ -14,13 +15,14 @@ from torch.optim import optimizer as optim
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
-from ._cuda_rules import CPU, AsCuda, within
-from ._ledger import AGAIN, FORWARD, OPTIMIZER, Ledger
+from ._cuda_rules import AsCuda, within
+from ._ledger import AGAIN, BACKWARD, FORWARD, OPTIMIZER, Ledger, is_reader, line_of
+from ._values import CPU
 from .errors import LabError
 
 
 class Rehearsal(Ledger):
-    """The ledger of steps within AsCuda."""
+    """The ledger of steps within AsCuda. once: whether only the first step was one."""
 
     def __init__(self, cuda):
         super().__init__(CPU, block=512)  # kMinBlockSize of CUDACachingAllocator
@@ -28,13 +30,12 @@ class Rehearsal(Ledger):
         self.optimizers = weakref.WeakSet()
         self.fused = True  # all of them
         self.parameters = []
-        self.modules = weakref.WeakKeyDictionary()
-        self.children = weakref.WeakSet()
-        self.recurrent = False
+        self.called = weakref.WeakSet()
+        self.recurrent = self.once = False
         self.start = self.before = self.grows = 0
 
     def watch(self):
-        """Hooks that tell of optimizers, parameters and modules, while make() runs."""
+        """Hooks that tell of optimizers, parameters and modules."""
 
         def begin(optimizer, args, kwargs):
             self.optimizers.add(optimizer)
@@ -47,26 +48,30 @@ class Rehearsal(Ledger):
             self.mark()
 
         def parameter(module, name, p):
-            self.modules[module] = None  # a set
             self.recurrent |= isinstance(module, nn.RNNBase)
             if p is not None:
                 self.parameters.append(weakref.ref(p))
 
-        def child(module, name, part):
-            self.modules[module] = None
-            self.children.add(part)
+        def called(module, args):
+            self.called.add(module)
 
         yield optim.register_optimizer_step_pre_hook(begin)
         yield optim.register_optimizer_step_post_hook(end)
         yield hooks.register_module_parameter_registration_hook(parameter)
-        yield hooks.register_module_module_registration_hook(child)
+        yield hooks.register_module_forward_pre_hook(called)
 
     def call(self, func, args, kwargs):
-        out = self.cuda.call(func, args, kwargs)
+        out = self.cuda.values.call(func, args, kwargs)
         for nbytes in within(func, args, self.cuda.gpu):
             piece = self.add(nbytes)
             piece.died, piece.last = piece.born, piece.phase
         return out
+
+    def note(self, x):
+        """Tensors with data count as soon as they are on the device."""
+        if type(x) is torch.Tensor and self.cuda.values.on_host(x):
+            return None
+        return super().note(self.cuda.values.double(x))
 
     def mark(self):
         """Notes whose the pieces are."""
@@ -74,13 +79,16 @@ class Rehearsal(Ledger):
         for optimizer in self.optimizers:  # copied modules told no hook of theirs
             parameters += sum([each["params"] for each in optimizer.param_groups], [])
         for p in filter(torch.is_tensor, parameters):
-            self.note(p).kind = "parameters"
-            if p.grad is not None:
-                self.note(p.grad).kind = "gradients"
+            self.name(p, "parameters")
+            self.name(p.grad, "gradients")
         for optimizer in self.optimizers:
             for x in tree_leaves(list(optimizer.state.values())):
-                if isinstance(x, torch.Tensor):
-                    self.note(x).kind = "optimizer state"
+                self.name(x, "optimizer state")
+
+    def name(self, x, kind):
+        piece = self.note(x)
+        if piece:
+            piece.kind = kind
 
     def kind(self, piece):
         if piece.kind:
@@ -92,15 +100,26 @@ class Rehearsal(Ledger):
             return "activations"
         return "temporaries"
 
+    def begin(self):
+        self.mark()
+        self.start, self.before = len(self.phases), self.held()
 
-def second_step(make, change=lambda ledger: None):
+    def end(self):
+        self.mark()
+        if self.held() > self.before:
+            gc.collect()
+        self.grows = max(0, self.held() - self.before)
+
+
+def second_step(make, change=None):
     """The Rehearsal of the second step that make() returns; change: what is done to it
-    after the first.
+    after the first. Where the second call trains no more, of the first.
     """
     if not callable(make) or isinstance(make, nn.Module):
         raise LabError("rehearse asks a function that builds all and returns the step")
     with contextlib.ExitStack() as stack:
         cuda = stack.enter_context(AsCuda())
+        stack.enter_context(_explained(cuda.values))
         ledger = Rehearsal(cuda)
         for handle in ledger.watch():
             stack.callback(handle.remove)
@@ -110,20 +129,54 @@ def second_step(make, change=lambda ledger: None):
             raise LabError("make() has to return the function that does one step")
         if not ledger.parameters:
             raise LabError("make() has to build the model, too; it made no parameter")
+        ledger.begin()
+        first = ledger.start, ledger.before
         step()
-        ledger.mark()
-        change(ledger)
-        ledger.start, ledger.before = len(ledger.phases), ledger.held()
+        ledger.begin()
+        if change:
+            change(ledger, stack)
         step()
-        ledger.mark()
-        if ledger.held() > ledger.before:
-            gc.collect()
-        ledger.grows = max(0, ledger.held() - ledger.before)
+        ledger.end()
+    if ledger.phases[first[0] :] == []:
+        raise LabError("the step that make() returns calls nothing of PyTorch")
+    if BACKWARD not in ledger.phases[ledger.start :]:
+        ledger.once = BACKWARD in ledger.phases[first[0] : ledger.start]
+    if ledger.once or ledger.start == len(ledger.phases):
+        (ledger.start, ledger.before), ledger.grows = first, 0
     return ledger
 
 
+@contextlib.contextmanager
+def _explained(values):
+    """Says what to hand over in place of what does not run on tensors without data. The
+    reader's own errors stay as they are.
+    """
+    try:
+        yield
+    except (LabError, StopIteration):
+        raise
+    except Exception as error:
+        frames = list(traceback.walk_tb(error.__traceback__))
+        own = [each for each in frames if is_reader(each[0].f_code.co_filename)]
+        if own and own[-1] == frames[-1] and not values.read:
+            raise
+        where = own and line_of(own[-1][0].f_code, own[-1][1])
+        zeros = f" Unknown values were read as 0, first in {values.read}."
+        raise LabError(
+            "hand over one step on a batch that make() builds, by torch.randn or"
+            " torch.randint, without loading, logging and saving. This one stops"
+            f" without data, in {where or 'a library'}: {reason(error)}."
+            + zeros * bool(values.read)
+        ) from error
+
+
+def reason(error):
+    text = str(error).strip().split("\n")[0].rstrip(".")
+    return f"{type(error).__name__}: {text[:150]}"
+
+
 def ways(make, ledger):
-    """(change, the peak with it), of each that was tried."""
+    """(change, the peak with it or why there is none), of each."""
 
     def fused(piece):
         return bool(piece.kind) or piece.phase != OPTIMIZER
@@ -140,29 +193,62 @@ def ways(make, ledger):
         "each block in torch.utils.checkpoint": _recompute,
         "autocast to bfloat16": _autocast,
     }
+    if ledger.cuda.autocast:
+        del changes["autocast to bfloat16"]
     for way, change in changes.items():
-        if change is _autocast and ledger.cuda.autocast:
-            continue
-        with contextlib.suppress(RuntimeError, TypeError):  # not every model takes it
+        try:
+            if ledger.once:
+                raise LabError("a second call of the step did nothing")
             changed = second_step(make, change)
             yield way, changed.highest(changed.start)[0]
+        except Exception as error:  # not every model takes it
+            yield way, reason(error)
 
 
-def _zero_first(ledger):
+def _zero_first(ledger, stack):
     for optimizer in ledger.optimizers:
         optimizer.zero_grad()
 
 
-def _recompute(ledger):
-    """In each outermost nn.Sequential or nn.ModuleList."""
-    lists = [m for m in ledger.modules if isinstance(m, (nn.Sequential, nn.ModuleList))]
-    inner = {part for m in lists for child in m for part in child.modules()}
+def _recompute(ledger, stack):
     options = {"use_reentrant": False, "preserve_rng_state": False}
-    for blocks in set(lists) - inner:
-        for block in blocks:
-            block.forward = functools.partial(checkpoint, block.forward, **options)
+    blocks = list(_blocks(ledger.called))
+    if not blocks:
+        raise LabError("no nn.Sequential and no nn.ModuleList of blocks was called")
+    for block in blocks:
+        stack.callback(vars(block).pop, "forward", None)
+        block.forward = functools.partial(checkpoint, block.forward, **options)
 
 
-def _autocast(ledger):
-    for root in set(ledger.modules) - set(ledger.children):
-        root.forward = torch.autocast("cuda", torch.bfloat16)(root.forward)
+def _blocks(called):
+    """What was called in each outermost nn.Sequential or nn.ModuleList."""
+    lists = nn.Sequential, nn.ModuleList, nn.ModuleDict
+    outer = {part for m in called for part in m.modules() if isinstance(part, lists)}
+    inner = {part for m in outer for part in m.modules() if part is not m}
+    waiting = list(outer - inner)
+    while waiting:
+        for part in waiting.pop().children():
+            if part in called:
+                yield part
+            else:
+                waiting.append(part)
+
+
+def _autocast(ledger, stack):
+    """Around what the step itself calls."""
+    casts, running = torch.autocast("cuda", torch.bfloat16), []
+
+    def enter(module, args):
+        if not running:
+            casts.__enter__()
+        running.append(module)
+
+    def leave(module, args, out):
+        running.pop()
+        if not running:
+            casts.__exit__(None, None, None)
+
+    before = hooks.register_module_forward_pre_hook(enter)
+    after = hooks.register_module_forward_hook(leave, always_call=True)
+    stack.callback(before.remove)
+    stack.callback(after.remove)

@@ -3,25 +3,28 @@ GPU that is not there, counted on tensors without data. Lesson 07 explains both.
 """
 
 import contextlib
+import dataclasses
 import functools
 import gc
 import importlib.util
 import pathlib
 import re
+import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 
 from ._ledger import Ledger, size_text
 from ._rehearsal import second_step, ways
+from ._results import Result
 from .devices import pick_device
 from .errors import LabError, batches_for
 
 
-@dataclass(frozen=True)
-class Peak:
+@dataclass(frozen=True, repr=False)
+class Peak(Result):
     """Bytes of a step on a device. before, highest, after: in tensors (on CUDA: in the
     allocator's blocks). reserved: by the allocator; room: what would fit beside it;
     None where nothing tells. grows: what each further step left behind. largest: the
@@ -136,8 +139,8 @@ def _available():
     return None
 
 
-@dataclass(frozen=True)
-class Rehearsed:
+@dataclass(frozen=True, repr=False)
+class Rehearsed(Result):
     """Bytes that a step would hold on a CUDA GPU. peak: at its highest; phase: when
     that is; kinds: whose they are then; before: between two steps; grows: what a
     further step leaves behind; largest: the largest tensor, and who asked for it;
@@ -151,7 +154,8 @@ class Rehearsed:
     before: int
     grows: int
     largest: tuple[int, str]
-    lower: dict[str, int] | None
+    lower: dict[str, int] | None = None
+    untried: dict[str, str] = field(default_factory=dict)
     recurrent: bool = False
 
     def __str__(self):
@@ -171,6 +175,9 @@ class Rehearsed:
         for way, nbytes in (self.lower or {}).items():
             share = nbytes / self.peak
             lines += [f"{size_text(nbytes):>10}, {share:3.0%}, with {way}"]
+        for way, reason in self.untried.items():
+            text = f"not tried: {way}, because of {reason}"
+            lines += textwrap.wrap(text, 88, subsequent_indent="    ")
         return "\n".join(lines)
 
 
@@ -205,17 +212,21 @@ def rehearse(make: Callable[[], Callable[[], object]], lower: bool = True) -> Re
     """
     ledger = second_step(make)
     highest, at = ledger.highest(ledger.start)
-    kinds = {}
+    kinds: dict[str, int] = {}
     for piece in ledger.pieces:
         if piece.born <= at and (piece.died is None or piece.died >= at):
             kind = ledger.kind(piece)
             kinds[kind] = kinds.get(kind, 0) + piece.nbytes
     figures = kinds, ledger.before, ledger.grows, ledger.largest
-    lowered = _lowered(make, ledger, 0.99 * highest) if lower else None
-    return Rehearsed(highest, ledger.phases[at], *figures, lowered, ledger.recurrent)
-
-
-def _lowered(make, ledger, limit):
-    """Change → the peak with it, the lowest first, of those below the limit."""
-    peaks = sorted((nbytes, way) for way, nbytes in ways(make, ledger))
-    return {way: nbytes for nbytes, way in peaks if nbytes < limit}
+    found = Rehearsed(highest, ledger.phases[at], *figures, recurrent=ledger.recurrent)
+    if not lower:
+        return found
+    outcomes = dict(ways(make, ledger))
+    reasons = {way: each for way, each in outcomes.items() if isinstance(each, str)}
+    lowered = sorted(
+        (nbytes, way)
+        for way, nbytes in outcomes.items()
+        if way not in reasons and nbytes < 0.99 * highest
+    )
+    lower = {way: nbytes for nbytes, way in lowered}
+    return dataclasses.replace(found, lower=lower, untried=reasons)

@@ -12,7 +12,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from device_lab._cuda_rules import WHOLE, AsCuda
-from device_lab._ledger import _line
+from device_lab._ledger import line
 from device_lab.errors import LabError
 from device_lab.memory import peak, rehearse
 from device_lab.trace import trace_events
@@ -350,8 +350,8 @@ def test_a_view_is_no_new_tensor():
 
 def test_a_thread_without_a_line_of_the_reader_s_has_none():
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        assert pool.submit(_line).result() is None
-    assert "test_memory.py" in _line()
+        assert pool.submit(line).result() is None
+    assert "test_memory.py" in line()
 
 
 def test_bad_input_of_peak():
