@@ -20,7 +20,7 @@ from torch.utils.data import dataloader
 from ._values import CPU, Values, outside
 
 aten = torch.ops.aten
-DEVICES = "cpu", "cuda", "mps", "xpu", "meta"
+DEVICES = "cpu", "cuda", "mps", "xpu"
 H100 = (9, 0), 132, 2048  # capability, multiprocessors, threads on each
 # What is composed on the CPU, and has a kernel of its own on CUDA: all of PyTorch 2.13
 WHOLE = "_fused_rms_norm", "mish_backward", "silu_backward"
@@ -213,7 +213,9 @@ def _of_optimizers(kind):
 
 
 def _of_loaders():
-    """Batches have data: they are prepared outside, and in this process."""
+    """Batches and arrays have data; they are prepared outside, and in this process."""
+    for name in ("from_numpy", "frombuffer"):
+        yield mock.patch.object(torch, name, outside()(getattr(torch, name)))
     steps = dataloader._BaseDataLoaderIter.__next__
 
     def iterator(loader):

@@ -115,13 +115,14 @@ class Values:
 
     def keep(self, func, out, data):
         for x, y in zip(_tensors(out), _tensors(data), strict=True):
-            if type(x) is not self.fake or y.layout != torch.strided:
+            if type(x) is not self.fake or x.untyped_storage() in self.storages:
                 continue
-            if func.overloadpacket in EMPTY:
-                y.zero_()
-            same = x.stride() == y.stride() and x.shape == y.shape
-            if same and x.storage_offset() == y.storage_offset():
-                self.storages.setdefault(x.untyped_storage(), y.untyped_storage())
+            if x.layout != torch.strided or x.shape != y.shape or x.storage_offset():
+                continue
+            with self.with_data():
+                own = torch.empty_strided(y.shape, x.stride(), dtype=y.dtype)
+                own = own.zero_() if func.overloadpacket in EMPTY else own.copy_(y)
+            self.storages[x.untyped_storage()] = own.untyped_storage()
 
     def forget(self, func, args, kwargs):
         """What an operation on unknown data writes is not known any more."""
