@@ -161,6 +161,7 @@ def _quiet():
         for text in (
             "Accessing the data pointer",
             "Warning only once for all operators",
+            "Using `torch.compile.module.` when there are global hooks",
         ):
             warnings.filterwarnings("ignore", text)
         yield

@@ -171,8 +171,10 @@ def _explained(values):
 
 
 def reason(error):
-    text = str(error).strip().split("\n")[0].rstrip(".")
-    return f"{type(error).__name__}: {text[:150]}"
+    """Its first line, or that of what it came from."""
+    cause = error.__cause__ or error
+    text = str(cause).strip().split("\n")[0].rstrip(".")[:150]
+    return text if isinstance(cause, LabError) else f"{type(cause).__name__}: {text}"
 
 
 def ways(make, ledger):

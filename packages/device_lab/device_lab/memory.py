@@ -176,7 +176,7 @@ class Rehearsed(Result):
             share = nbytes / self.peak
             lines += [f"{size_text(nbytes):>10}, {share:3.0%}, with {way}"]
         for way, reason in self.untried.items():
-            text = f"not tried: {way}, because of {reason}"
+            text = f"not tried: {way}, because: {reason}"
             lines += textwrap.wrap(text, 88, subsequent_indent="    ")
         return "\n".join(lines)
 
