@@ -166,7 +166,8 @@ def _explained(values):
             "hand over one step on a batch that make() builds, by torch.randn or"
             " torch.randint, without loading, logging and saving. This one stops"
             f" without data, in {where or 'a library'}: {reason(error)}."
-            + zeros * bool(values.read)
+            + zeros
+            * bool(values.read)
         ) from error
 
 

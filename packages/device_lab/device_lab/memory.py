@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import functools
 import gc
-import importlib.util
 import pathlib
 import re
 import textwrap
@@ -26,9 +25,9 @@ from .errors import LabError, batches_for
 @dataclass(frozen=True, repr=False)
 class Peak(Result):
     """Bytes of a step on a device. before, highest, after: in tensors (on CUDA: in the
-    allocator's blocks). reserved: by the allocator; room: what would fit beside it;
-    None where nothing tells. grows: what each further step left behind. largest: the
-    largest new tensor, and who asked for it. counted: by whom.
+    allocator's blocks). reserved: by the allocator; room: what would fit beside it.
+    grows: what each further step left behind. largest: the largest new tensor, and who
+    asked for it.
     """
 
     device: torch.device
@@ -70,12 +69,11 @@ def peak(step: Callable[[], object], device: torch.device | str | None = None) -
     step: function without arguments; it is really done, up to six times: it trains
     device: where it works; None for `pick_device`
 
-    Two steps warm up: then gradients and the optimizer's state exist. CUDA, XPU and
-    others: torch.accelerator's counters; not seen is what libraries take beside
-    PyTorch's allocator, and the context. MPS has no counter of the highest moment, and
-    the CPU none at all: there the storages that PyTorch's calls make or use are added
-    up; not seen is what a kernel takes and gives back, and what the step does not
-    touch; nor, for the largest tensor, compiled code. LabError on XLA.
+    Two steps warm up: then gradients and the optimizer's state exist. CUDA, XPU:
+    torch.accelerator's counters, which do not see the context and what libraries take
+    themselves. The CPU and MPS have none of the highest moment: there the storages that
+    PyTorch's calls make or use are added up, without what a kernel takes and gives
+    back. LabError on XLA.
     """
     if not callable(step) or isinstance(step, nn.Module):
         raise LabError("peak needs a function that does one step: peak(lambda: …)")
@@ -125,18 +123,14 @@ def _room(device):
 
 
 def _available():
-    """Bytes of main memory that a process could still get; None where neither Linux nor
-    psutil tells.
+    """Bytes of main memory that a process could still get; None where Linux does not
+    tell.
     """
     meminfo = pathlib.Path("/proc/meminfo")
-    if meminfo.exists():
-        kilobytes = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.M)
-        return int(kilobytes[1]) * 1024
-    if importlib.util.find_spec("psutil"):
-        import psutil
-
-        return psutil.virtual_memory().available
-    return None
+    if not meminfo.exists():
+        return None
+    kilobytes = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.M)
+    return int(kilobytes[1]) * 1024
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,8 +138,8 @@ class Rehearsed(Result):
     """Bytes that a step would hold on a CUDA GPU. peak: at its highest; phase: when
     that is; kinds: whose they are then; before: between two steps; grows: what a
     further step leaves behind; largest: the largest tensor, and who asked for it;
-    lower: the peak after one change, the lowest first; None if none was tried.
-    recurrent: whether nn.LSTM or its like was made.
+    lower: the peak after one change, the lowest first; untried: why others were not
+    tried. recurrent: whether nn.LSTM or its like was made.
     """
 
     peak: int
@@ -187,28 +181,20 @@ def rehearse(make: Callable[[], Callable[[], object]], lower: bool = True) -> Re
 
     make: function without arguments that builds model, optimizer and a batch, on any
         device, and returns a function without arguments that does one step. All of it
-        runs on tensors without data: values that Python asks for are 0
+        runs on tensors without data. What Python's numbers, NumPy and loaders determine
+        is known; other values that Python asks for are 0
     lower: try changes that would lower the peak, too; it takes four times as long
 
-    The second step is counted, by rules of CUDA (_cuda_rules.py), for a GPU that is
-    there, else for an H100. Held against it:
+    The second step is counted, by rules of CUDA, for a GPU that is there, else for an
+    H100: an H100's record is met to 0.002%, 14 models on emulated GPUs to 0.2% of the
+    bytes asked for, public loops to 3%. Not counted: the context, compiled code, the
+    workspaces of cuBLAS (16 MiB, on Hopper 64) and cuDNN, what cuDNN keeps for
+    recurrent layers. All tensors count that are not a loader's or NumPy's: give a
+    batch, not a data set.
 
-    - an H100's record (4 blocks of a transformer, 2 sizes): 0.001 and 0.002% too high
-    - emulated T4 and H200, 14 models that the rules were fitted to: within 0.1% of the
-      bytes asked for (tests/cuda_memory.py)
-    - an emulated T4, 9 loops of public repositories, blind: 8 within 0.3% of the bytes
-      asked for, one 3% above, where a value decides. max_memory_allocated, which counts
-      larger blocks, was up to 8% above what was asked for
-    - the same T4, recurrent layers cell by cell, without cuDNN: 20 to 25% too low
-
-    Not counted: the context, compiled code, the workspaces of cuBLAS (16 MiB, on Hopper
-    64, in max_memory_allocated) and cuDNN, what cuDNN keeps for recurrent layers. All
-    tensors count, also those that would stay on the CPU: give a batch, not a data set.
-
-    Changes are rehearsed, but for two: half of the batch (half of all activations and
-    temporaries of forward and backward, casts of weights as well) and fused (no
-    temporaries in the optimizer's step). LabError if make() returns no function or
-    makes no parameter, or if the step needs values to know a size.
+    Half of the batch and fused are estimated from the peak, other changes rehearsed.
+    LabError if make() returns no step or makes no parameter, or where a step cannot
+    run without data: it says what to hand over instead.
     """
     ledger = second_step(make)
     highest, at = ledger.highest(ledger.start)

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.nn.utils import parametrizations, parametrize, prune
+from torch.nn.utils import parametrizations, prune
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
@@ -293,7 +293,9 @@ class Strides(nn.Module):
             layer.bias.data[:4] += math.log(8 / (64 / s) ** 2)
         steps = [x.item() for x in torch.linspace(0, 0.3, 4)]
         assert steps == pytest.approx([0, 0.1, 0.2, 0.3])
-        self.blocks = nn.ModuleList(nn.Dropout(p) if p else nn.Identity() for p in steps)
+        self.blocks = nn.ModuleList(
+            nn.Dropout(p) if p else nn.Identity() for p in steps
+        )
         assert [type(x).__name__ for x in self.blocks[:2]] == ["Identity", "Dropout"]
 
     def forward(self, x):
@@ -400,7 +402,9 @@ def test_what_speaks_to_the_gpu_is_passed_by():
             end.record()
             torch.cuda.synchronize()
             torch.accelerator.synchronize()
-            used = torch.cuda.max_memory_allocated() / MIB + torch.cuda.memory_reserved()
+            used = (
+                torch.cuda.max_memory_allocated() / MIB + torch.cuda.memory_reserved()
+            )
             seen.append(f"{begin.elapsed_time(end):.1f} ms, {used:.0f} MiB")
 
         return step
@@ -440,7 +444,9 @@ def test_an_error_says_first_what_to_hand_over():
         torch.ones(2) @ torch.ones(3)
 
     for line in (lambda x: 1 / x.item(), lambda x: math.log(x), of_torch):
-        with pytest.raises(LabError, match=r"^hand over one step.*test_rehearse.py:\d") as info:
+        with pytest.raises(
+            LabError, match=r"^hand over one step.*test_rehearse.py:\d"
+        ) as info:
             rehearse(failing(line))
         assert ("read as 0" in str(info.value)) == (line is not of_torch)
     with pytest.raises(KeyError):  # the reader's own
