@@ -111,18 +111,25 @@ class _Here(TorchFunctionMode):
             return args[0]
         if func is torch.Tensor.__deepcopy__:  # it would copy the storage's data
             return _copy(*args)
+        if func is torch.device:  # without its index
+            return func(_here(args[0] if args else kwargs["type"]))
         if func is torch.Tensor.cuda:
             func, args, kwargs = torch.Tensor.to, (args[0], CPU), {}
-        given = (*args, *kwargs.values())
-        kwargs = {name: _here(value) for name, value in kwargs.items()}
-        out = func(*map(_here, args), **kwargs)
-        if func is torch.Tensor.to and any(_here(value) is CPU for value in given):
+        moves = func is torch.Tensor.to
+        args = [_here(value, moves) for value in args]
+        kwargs = {
+            name: _here(value, name == "device") for name, value in kwargs.items()
+        }
+        out = func(*args, **kwargs)
+        if moves and any(value is CPU for value in (*args, *kwargs.values())):
             self.values.move(out)
         return out
 
 
-def _here(value):
+def _here(value, numbered=False):
+    """The CPU in the place of a device; numbered: a number stands for one, too."""
     named = isinstance(value, str) and value.split(":")[0] in DEVICES
+    named |= numbered and type(value) is int
     return CPU if named or isinstance(value, torch.device) else value
 
 
@@ -149,6 +156,10 @@ def _patches(state, fake_tensor):
         yield from _of_gpus()
     yield torch.backends.mkldnn.flags(enabled=False, allow_tf32=None)
     yield mock.patch.object(torch, "save", _nothing)  # of what has no data
+    alone = torch.nn.DataParallel
+    yield mock.patch.object(
+        alone, "forward", lambda self, *a, **k: self.module(*a, **k)
+    )
 
 
 def _nothing(*args, **kwargs):

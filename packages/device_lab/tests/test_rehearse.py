@@ -420,6 +420,17 @@ def test_what_speaks_to_the_gpu_is_passed_by():
     assert need.peak and len(seen) == 2 and torch.cuda.synchronize is kept
 
 
+def test_devices_by_name_and_number():
+    def make():
+        model = nn.DataParallel(nn.Linear(1024, 1024)).to("cuda:0")
+        device = torch.device(type="cuda", index=1)
+        y = torch.zeros(3, device=torch.device("cuda", 0)).to(device)
+        x = torch.ones(8, 1024, device=0).to(0).to("cuda:1").to(y).to(device=1)
+        return lambda: model(x).sum().backward()
+
+    assert rehearse(make, lower=False).peak > 12 * MIB
+
+
 # What cannot be done
 
 
