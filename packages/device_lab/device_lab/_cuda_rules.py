@@ -117,9 +117,7 @@ class _Here(TorchFunctionMode):
             func, args, kwargs = torch.Tensor.to, (args[0], CPU), {}
         moves = func is torch.Tensor.to
         args = [_here(value, moves) for value in args]
-        kwargs = {
-            name: _here(value, name == "device") for name, value in kwargs.items()
-        }
+        kwargs = {name: _here(x, name == "device") for name, x in kwargs.items()}
         out = func(*args, **kwargs)
         if moves and any(value is CPU for value in (*args, *kwargs.values())):
             self.values.move(out)
@@ -156,14 +154,15 @@ def _patches(state, fake_tensor):
         yield from _of_gpus()
     yield torch.backends.mkldnn.flags(enabled=False, allow_tf32=None)
     yield mock.patch.object(torch, "save", _nothing)  # of what has no data
-    alone = torch.nn.DataParallel
-    yield mock.patch.object(
-        alone, "forward", lambda self, *a, **k: self.module(*a, **k)
-    )
+    yield mock.patch.object(torch.nn.DataParallel, "forward", _alone)
 
 
 def _nothing(*args, **kwargs):
     return None
+
+
+def _alone(self, *args, **kwargs):
+    return self.module(*args, **kwargs)
 
 
 def _of_tensors(fake_tensor):
@@ -190,7 +189,7 @@ def _of_autocast(state):
     init = torch.autocast.__init__
 
     def autocast(self, device_type, *args, **kwargs):
-        init(self, "cuda", *args, **kwargs)
+        init(self, "cuda", *args, **kwargs)  # a loop says "cpu" where there is no GPU
         state.autocast |= self._enabled
 
     yield mock.patch.object(torch.autocast, "__init__", autocast)
