@@ -241,6 +241,13 @@ class _Stream(contextlib.nullcontext):
         return lambda *args, **kwargs: 1.0
 
 
+class _Generator(torch.Generator):
+    """The CPU's, whatever its device."""
+
+    def __new__(cls, device=None):
+        return super().__new__(cls)
+
+
 NO_GPU = {
     _nothing: "init set_device synchronize reset_peak_memory_stats ipc_collect",
     lambda *_, **__: 0: """current_device memory_allocated max_memory_allocated
@@ -254,6 +261,7 @@ NO_GPU = {
 
 def _of_gpus():
     """What speaks to the GPU itself, where there is none."""
+    yield mock.patch.object(torch, "Generator", _Generator)
     for answer, names in NO_GPU.items():
         for name in names.split():
             for module in (torch.cuda, torch.accelerator):

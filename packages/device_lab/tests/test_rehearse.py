@@ -385,6 +385,8 @@ def test_what_speaks_to_the_gpu_is_passed_by():
         optimizers = [torch.optim.SGD(model.parameters(), 0.1) for _ in scalers]
         torch.cuda.set_device(0)
         torch.cuda.manual_seed_all(1)
+        generator = torch.Generator(device="cuda").manual_seed(0)
+        torch.randn(2, device="cuda", generator=generator)
         stream = torch.cuda.Stream()
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
