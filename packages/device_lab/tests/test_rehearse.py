@@ -70,25 +70,39 @@ def bfloat16(device, autocast=torch.autocast):
     return lambda: autocast(device, dtype=torch.bfloat16)
 
 
-@pytest.mark.parametrize(
-    "way", ["plain", "reentrant", "nested", "halves", "halves, reentrant"]
-)
+@functools.cache
+def usual(casts=contextlib.nullcontext):
+    return rehearse(training(casts=casts), lower=casts is contextlib.nullcontext)
+
+
+HALF = bfloat16("cuda")
+
+
+@pytest.mark.parametrize("way", ["plain", "reentrant", "nested", "halves"])
 def test_autocast_and_checkpoints_together(way):
-    """Less than without autocast, and more than without checkpoints it is not."""
+    """Less than with one of them. An emulated T4 counts the same, to 0.02%."""
     build = functools.partial(Net, way)
-    both = rehearse(training(build, bfloat16("cuda")), lower=False).peak
+    both = rehearse(training(build, HALF), lower=False).peak
     assert both < 0.95 * rehearse(training(build), lower=False).peak
-    assert both < 0.9 * rehearse(training(casts=bfloat16("cuda")), lower=False).peak
-    # a loop says "cpu" where there is no GPU, and means its device
-    for casts in bfloat16("cpu"), bfloat16("cpu", torch.amp.autocast):
-        assert rehearse(training(build, casts), lower=False).peak == both
+    assert both < 0.9 * usual(HALF).peak
+
+
+@pytest.mark.parametrize("autocast", [torch.autocast, torch.amp.autocast])
+def test_autocast_for_the_cpu_is_the_device_s(autocast):
+    """A loop says "cpu" where there is no GPU, and means its device."""
+    casts = bfloat16("cpu", autocast)
+    assert rehearse(training(casts=casts), lower=False).peak == usual(HALF).peak
+    build = functools.partial(Net, "plain")
+    both = (rehearse(training(build, each), lower=False) for each in (casts, HALF))
+    assert next(both).peak == next(both).peak
 
 
 def test_checkpoints_are_suggested_under_autocast():
-    need = rehearse(training(casts=bfloat16("cuda")))
+    need = rehearse(training(casts=HALF))
     way = "each block in torch.utils.checkpoint"
-    by_hand = rehearse(training(functools.partial(Net, "plain"), bfloat16("cuda")))
-    assert need.lower[way] == pytest.approx(by_hand.peak, rel=0.01)
+    by_hand = training(functools.partial(Net, "plain"), HALF)
+    by_hand = rehearse(by_hand, lower=False).peak
+    assert need.lower[way] == pytest.approx(by_hand, rel=0.01)
     assert not any("autocast" in each for each in (*need.lower, *need.untried))
 
 
@@ -106,11 +120,6 @@ class Wrapper(nn.Module):
 
 def averaged(model):
     model.average = [torch.optim.swa_utils.AveragedModel(model)]
-    return model
-
-
-def watched(model):
-    model.wrapper = [Wrapper(model)]
     return model
 
 
@@ -135,17 +144,16 @@ def in_parts():
     return step
 
 
-@pytest.mark.parametrize("wrap", [Wrapper, averaged, watched, nn.DataParallel, None])
+@pytest.mark.parametrize("wrap", [Wrapper, averaged, None])
 def test_wrappers_that_register_the_model_hide_no_suggestion(wrap):
     need = rehearse(training(wrap=wrap) if wrap else in_parts)
-    plain = rehearse(training())
     assert need.lower.keys() >= {
         "autocast to bfloat16",
         "each block in torch.utils.checkpoint",
     }
     if wrap:
         gain = need.peak - need.lower["autocast to bfloat16"]
-        assert gain == plain.peak - plain.lower["autocast to bfloat16"]
+        assert gain == usual().peak - usual().lower["autocast to bfloat16"]
 
 
 def test_tied_weights_of_a_copy_stay_tied():
@@ -239,8 +247,7 @@ def resident():
     ("loader", "rest"),
     [
         (lambda: DataLoader(Pictures(), 16, shuffle=True), 0),
-        (lambda: DataLoader(Pictures(), 16, num_workers=2, timeout=9), 0),
-        (lambda: DataLoader(Pictures(), 16, num_workers=1, persistent_workers=True), 0),
+        (lambda: DataLoader(Pictures(), 16, num_workers=1, timeout=9), 0),
         (lambda: DataLoader(Stream(), 16, pin_memory=True), 0),
         (by_hand, 0),
         (resident, 64 * 3 * 32 * 32),
@@ -250,8 +257,8 @@ def resident():
 def test_loaders_and_transforms_in_the_step(loader, rest):
     """As with a batch that make() builds; a set of pictures in tensors counts."""
     need = rehearse(reading(loader), lower=False)
-    usual = rehearse(reading(made), lower=False)
-    assert need.peak - rest == pytest.approx(usual.peak, rel=0.02)
+    plain = rehearse(reading(made), lower=False)
+    assert need.peak - rest == pytest.approx(plain.peak, rel=0.02)
 
 
 def test_a_trainer_that_counts_its_steps():
@@ -268,8 +275,8 @@ def test_a_trainer_that_counts_its_steps():
                 self.step()
                 self.done += 1
 
-    need, usual = (rehearse(make) for make in (lambda: Trainer().train, training()))
-    assert need.peak == usual.peak
+    need = rehearse(lambda: Trainer().train)
+    assert need.peak == usual().peak
     assert "a second call" in need.untried["autocast to bfloat16"]
     lines = str(need).splitlines()
     assert max(map(len, lines)) <= 88 and "not tried: autocast" in str(need)
@@ -363,9 +370,8 @@ def test_parametrized_layers(wrap):
 
         return step
 
-    need = rehearse(make)
+    need = rehearse(make, lower=False)
     assert 4 < need.kinds["parameters"] / MIB < 4.1 and need.peak > 12 * MIB
-    assert not need.untried or "checkpoint" not in str(need.lower)
 
 
 # A GPU that is not there
@@ -378,6 +384,8 @@ def test_what_speaks_to_the_gpu_is_passed_by():
         optimizers = [torch.optim.SGD(model.parameters(), 0.1) for _ in scalers]
         torch.cuda.set_device(0)
         torch.cuda.manual_seed_all(1)
+        generator = torch.Generator(device="cuda").manual_seed(0)
+        torch.randn(2, device="cuda", generator=generator)
         stream = torch.cuda.Stream()
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
@@ -409,8 +417,19 @@ def test_what_speaks_to_the_gpu_is_passed_by():
         return step
 
     seen, kept = [], torch.cuda.synchronize
-    need = rehearse(make)
-    assert need.peak and len(seen) >= 2 and torch.cuda.synchronize is kept
+    need = rehearse(make, lower=False)
+    assert need.peak and len(seen) == 2 and torch.cuda.synchronize is kept
+
+
+def test_devices_by_name_and_number():
+    def make():
+        model = nn.DataParallel(nn.Linear(1024, 1024)).to("cuda:0")
+        device = torch.device(type="cuda", index=1)
+        y = torch.zeros(3, device=torch.device("cuda", 0)).to(device)
+        x = torch.ones(8, 1024, device=0).to(0).to("cuda:1").to(y).to(device=1)
+        return lambda: model(x).sum().backward()
+
+    assert rehearse(make, lower=False).peak > 12 * MIB
 
 
 # What cannot be done
@@ -471,3 +490,4 @@ def test_a_change_that_cannot_be_tried_says_why():
     assert "nn.ModuleList" in need.untried["each block in torch.utils.checkpoint"]
     assert re.search(r"not tried: autocast.*, because: TypeError", str(need))
     assert need.to_dict()["untried"] == need.untried
+    assert "not tried</td>" in need._repr_html_() and "<td" in usual()._repr_html_()

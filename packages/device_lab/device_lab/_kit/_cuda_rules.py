@@ -111,18 +111,23 @@ class _Here(TorchFunctionMode):
             return args[0]
         if func is torch.Tensor.__deepcopy__:  # it would copy the storage's data
             return _copy(*args)
+        if func is torch.device:  # without its index
+            return func(_here(args[0] if args else kwargs["type"]))
         if func is torch.Tensor.cuda:
             func, args, kwargs = torch.Tensor.to, (args[0], CPU), {}
-        given = (*args, *kwargs.values())
-        kwargs = {name: _here(value) for name, value in kwargs.items()}
-        out = func(*map(_here, args), **kwargs)
-        if func is torch.Tensor.to and any(_here(value) is CPU for value in given):
+        moves = func is torch.Tensor.to
+        args = [_here(value, moves) for value in args]
+        kwargs = {name: _here(x, name == "device") for name, x in kwargs.items()}
+        out = func(*args, **kwargs)
+        if moves and any(value is CPU for value in (*args, *kwargs.values())):
             self.values.move(out)
         return out
 
 
-def _here(value):
+def _here(value, numbered=False):
+    """The CPU in the place of a device; numbered: a number stands for one, too."""
     named = isinstance(value, str) and value.split(":")[0] in DEVICES
+    named |= numbered and type(value) is int
     return CPU if named or isinstance(value, torch.device) else value
 
 
@@ -149,10 +154,15 @@ def _patches(state, fake_tensor):
         yield from _of_gpus()
     yield torch.backends.mkldnn.flags(enabled=False, allow_tf32=None)
     yield mock.patch.object(torch, "save", _nothing)  # of what has no data
+    yield mock.patch.object(torch.nn.DataParallel, "forward", _alone)
 
 
 def _nothing(*args, **kwargs):
     return None
+
+
+def _alone(self, *args, **kwargs):
+    return self.module(*args, **kwargs)
 
 
 def _of_tensors(fake_tensor):
@@ -179,7 +189,7 @@ def _of_autocast(state):
     init = torch.autocast.__init__
 
     def autocast(self, device_type, *args, **kwargs):
-        init(self, "cuda", *args, **kwargs)
+        init(self, "cuda", *args, **kwargs)  # a loop says "cpu" where there is no GPU
         state.autocast |= self._enabled
 
     yield mock.patch.object(torch.autocast, "__init__", autocast)
@@ -231,6 +241,13 @@ class _Stream(contextlib.nullcontext):
         return lambda *args, **kwargs: 1.0
 
 
+class _Generator(torch.Generator):
+    """The CPU's, whatever its device."""
+
+    def __new__(cls, device=None):
+        return super().__new__(cls)
+
+
 NO_GPU = {
     _nothing: "init set_device synchronize reset_peak_memory_stats ipc_collect",
     lambda *_, **__: 0: """current_device memory_allocated max_memory_allocated
@@ -244,6 +261,7 @@ NO_GPU = {
 
 def _of_gpus():
     """What speaks to the GPU itself, where there is none."""
+    yield mock.patch.object(torch, "Generator", _Generator)
     for answer, names in NO_GPU.items():
         for name in names.split():
             for module in (torch.cuda, torch.accelerator):

@@ -165,8 +165,8 @@ def _explained(values):
         zeros = f" Unknown values were read as 0, first in {values.read}."
         raise LabError(
             "hand over one step on a batch that make() builds, by torch.randn or"
-            " torch.randint, without loading, logging and saving. This one stops"
-            f" without data, in {where or 'a library'}: {reason(error)}."
+            " torch.randint, without loading, logging and saving. On tensors without"
+            f" data this one stops in {where or 'a library'}: {reason(error)}."
             + zeros
             * bool(values.read)
         ) from error
