@@ -12,6 +12,7 @@ these.
 """
 
 import collections
+import io
 import itertools
 import os
 import pathlib
@@ -199,7 +200,7 @@ def on_the_cpu(arguments):
 def judged(sample):
     """{operation: how often it waits}, as find_waits says on the CPU."""
     step = backward if sample.backward else forward
-    operator = OPERATORS[sample.operator]
+    operator = OPERATORS[sample.operator]  # KeyError: another PyTorch has none
     leaves, tree = tree_flatten(sample.arguments)
     arrays = {number: leaves[number].numpy() for number in sample.host}
 
@@ -289,22 +290,34 @@ def main(command, path):
         save(samples, errors, path)
         print(f"{len(samples)} samples; {len(errors)} did not run")
         return 0
-    version, samples, errors = torch.load(path, weights_only=False)
+    version, samples, errors = load(path)
     print(f"find_waits, torch {torch.__version__}, against CUDA, torch {version}")
     differences, more, agreeing = compared(samples)
     return len(report(differences, errors | more, agreeing)) > 0
 
 
 def save(samples, errors, path):
-    """All but the samples with what cannot be saved, such as torch.preserve_format."""
-    kept = []
+    """Each sample by itself, so that another PyTorch can read those that it knows."""
+    rows = {}
     for sample in samples:
-        leaves = tree_flatten(sample.arguments)[0]
-        if any(isinstance(x, torch.memory_format) for x in leaves):
+        file = io.BytesIO()
+        try:
+            torch.save(sample, file)
+            rows[str(sample)] = file.getvalue()
+        except TypeError:  # torch.preserve_format and its like
             errors[str(sample)] = "PyTorch saves no torch.memory_format"
-        else:
-            kept.append(sample)
-    torch.save((str(torch.__version__), kept, errors), path)
+    torch.save((str(torch.__version__), rows, errors), path)
+
+
+def load(path):
+    version, rows, errors = torch.load(path, weights_only=False)
+    samples = []
+    for name, row in rows.items():
+        try:
+            samples.append(torch.load(io.BytesIO(row), weights_only=False))
+        except (ImportError, AttributeError) as error:
+            errors[name] = first_line(error)
+    return version, samples, errors
 
 
 if __name__ == "__main__":

@@ -255,8 +255,8 @@ def test_what_cannot_be_rehearsed_is_said_in_one_line():
         rehearse(lambda: lambda: outside(torch.ones(2)))
 
     def make():
-        model = nn.Linear(2, 2)
-        return lambda: model(torch.ones(2)).nonzero()
+        model = nn.Linear(512, 512)
+        return lambda: model(torch.ones(512)).nonzero()
 
     for build in (make, lambda: make()()):
         with pytest.raises(LabError, match=r"nonzero.*values"):

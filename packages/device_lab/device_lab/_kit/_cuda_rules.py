@@ -32,10 +32,8 @@ class AsCuda(contextlib.ExitStack):
 
     To C++ these are fake tensors on the CPU, since autograd aborts for those of a
     device that the build does not have; their dispatch keys are CUDA's, and what
-    PyTorch does otherwise on CUDA is put in its place here. Most of it is private, and
-    all of that stands in this module: FakeTensorMode, what `_patches` replaces,
-    overridden kernels (torch.library). gpu: as H100 above; that of a GPU that is there.
-    autocast: whether it was switched on. values: what is known of the data.
+    PyTorch does otherwise on CUDA is put in its place. What is private of that stands
+    in this module. gpu: as H100 above. autocast: whether it was switched on.
     """
 
     def __init__(self):
@@ -113,18 +111,23 @@ class _Here(TorchFunctionMode):
             return args[0]
         if func is torch.Tensor.__deepcopy__:  # it would copy the storage's data
             return _copy(*args)
+        if func is torch.device:  # without its index
+            return func(_here(args[0] if args else kwargs["type"]))
         if func is torch.Tensor.cuda:
             func, args, kwargs = torch.Tensor.to, (args[0], CPU), {}
-        given = (*args, *kwargs.values())
-        kwargs = {name: _here(value) for name, value in kwargs.items()}
-        out = func(*map(_here, args), **kwargs)
-        if func is torch.Tensor.to and any(_here(value) is CPU for value in given):
+        moves = func is torch.Tensor.to
+        args = [_here(value, moves) for value in args]
+        kwargs = {name: _here(x, name == "device") for name, x in kwargs.items()}
+        out = func(*args, **kwargs)
+        if moves and any(value is CPU for value in (*args, *kwargs.values())):
             self.values.move(out)
         return out
 
 
-def _here(value):
+def _here(value, numbered=False):
+    """The CPU in the place of a device; numbered: a number stands for one, too."""
     named = isinstance(value, str) and value.split(":")[0] in DEVICES
+    named |= numbered and type(value) is int
     return CPU if named or isinstance(value, torch.device) else value
 
 
@@ -138,7 +141,9 @@ def _copy(x, memo):
 
 def _patches(state, fake_tensor):
     """Contexts that put something in the place of what PyTorch does on a CPU."""
-    yield _quiet()
+    yield warnings.catch_warnings()
+    warnings.simplefilter("ignore")
+    yield mock.patch.object(fake_tensor.log, "exception", _nothing)
     # before the others: what it imports must not see them
     yield torch.compiler.set_stance("force_eager")
     yield from _of_tensors(fake_tensor)
@@ -149,25 +154,19 @@ def _patches(state, fake_tensor):
         yield from _of_gpus()
     yield torch.backends.mkldnn.flags(enabled=False, allow_tf32=None)
     yield mock.patch.object(torch, "save", _nothing)  # of what has no data
+    yield mock.patch.object(torch.nn.DataParallel, "forward", _alone)
 
 
 def _nothing(*args, **kwargs):
     return None
 
 
-@contextlib.contextmanager
-def _quiet():
-    with warnings.catch_warnings():
-        for text in (
-            "Accessing the data pointer",
-            "Warning only once for all operators",
-        ):
-            warnings.filterwarnings("ignore", text)
-        yield
+def _alone(self, *args, **kwargs):
+    return self.module(*args, **kwargs)
 
 
 def _of_tensors(fake_tensor):
-    """Fake tensors are dispatched as CUDA's, make no real ones, and stay themselves."""
+    """Fake tensors are dispatched as CUDA's, and stay themselves."""
     make = torch.Tensor._make_subclass
 
     def make_subclass(cls, *args, **kwargs):
@@ -190,7 +189,7 @@ def _of_autocast(state):
     init = torch.autocast.__init__
 
     def autocast(self, device_type, *args, **kwargs):
-        init(self, "cuda", *args, **kwargs)
+        init(self, "cuda", *args, **kwargs)  # a loop says "cpu" where there is no GPU
         state.autocast |= self._enabled
 
     yield mock.patch.object(torch.autocast, "__init__", autocast)
@@ -242,24 +241,32 @@ class _Stream(contextlib.nullcontext):
         return lambda *args, **kwargs: 1.0
 
 
+class _Generator(torch.Generator):
+    """The CPU's, whatever its device."""
+
+    def __new__(cls, device=None):
+        return super().__new__(cls)
+
+
+NO_GPU = {
+    _nothing: "init set_device synchronize reset_peak_memory_stats ipc_collect",
+    lambda *_, **__: 0: """current_device memory_allocated max_memory_allocated
+        memory_reserved max_memory_reserved""",
+    _Stream: "Stream Event stream current_stream default_stream device",
+    lambda *_: (2**36, 2**36): "mem_get_info",
+    lambda *_: "H100": "get_device_name",
+    lambda *_: H100[0]: "get_device_capability",
+}
+
+
 def _of_gpus():
     """What speaks to the GPU itself, where there is none."""
-    names = dict.fromkeys(_NOTHING.split(), _nothing)
-    names |= dict.fromkeys(_COUNTERS.split(), lambda *_, **__: 0)
-    names |= dict.fromkeys(_STREAMS.split(), _Stream)
-    names["mem_get_info"] = lambda *_: (2**36, 2**36)
-    names["get_device_name"] = lambda *_: "H100"
-    names["get_device_capability"] = lambda *_: H100[0]
-    for module in (torch.cuda, torch.accelerator):
-        for name, answer in names.items():
-            if hasattr(module, name):
-                yield mock.patch.object(module, name, answer)
-
-
-_NOTHING = "init set_device synchronize reset_peak_memory_stats ipc_collect"
-_COUNTERS = """current_device memory_allocated max_memory_allocated memory_reserved
-    max_memory_reserved utilization"""
-_STREAMS = "Stream Event stream current_stream default_stream device"
+    yield mock.patch.object(torch, "Generator", _Generator)
+    for answer, names in NO_GPU.items():
+        for name in names.split():
+            for module in (torch.cuda, torch.accelerator):
+                if hasattr(module, name):
+                    yield mock.patch.object(module, name, answer)
 
 
 # --------------------------------------------------------------------------------------
@@ -317,10 +324,9 @@ def _attention(
 
 
 def within(func, args, gpu):
-    """Bytes that CUDA's kernels take and give back within a call: rules fitted to what
-    the allocator was asked for on an emulated T4 and H200 (operators of ATen/native:
-    cuda/Blas.cpp, cuda/SoftMax.cu, transformers/cuda/attention_backward.cu,
-    cuda/Reduce.cuh). Others may be missing.
+    """Bytes that CUDA's kernels take and give back within a call, fitted to what the
+    allocator was asked for on an emulated T4 and H200. ATen/native: cuda/Blas.cpp,
+    cuda/SoftMax.cu, cuda/Reduce.cuh, transformers/cuda/attention_backward.cu.
     """
     name, x = func.overloadpacket, args[0] if args else None
     if name in (aten.mm, aten.addmm, aten.bmm, aten.baddbmm):
@@ -340,8 +346,8 @@ def within(func, args, gpu):
 
 
 def _partial_sums(x, dims, gpu):
-    """For sums over all dimensions but the last, as the gradient of a bias: at most
-    twice the input. setReduceConfig in ATen/native/cuda/Reduce.cuh.
+    """For sums over all dimensions but the last, as the gradient of a bias:
+    setReduceConfig in Reduce.cuh.
     """
     last = x.shape[-1]
     if len(dims) != x.dim() - 1 or last < 2 or not x.is_contiguous():

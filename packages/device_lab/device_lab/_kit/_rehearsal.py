@@ -165,16 +165,18 @@ def _explained(values):
         zeros = f" Unknown values were read as 0, first in {values.read}."
         raise LabError(
             "hand over one step on a batch that make() builds, by torch.randn or"
-            " torch.randint, without loading, logging and saving. This one stops"
-            f" without data, in {where or 'a library'}: {reason(error)}."
+            " torch.randint, without loading, logging and saving. On tensors without"
+            f" data this one stops in {where or 'a library'}: {reason(error)}."
             + zeros
             * bool(values.read)
         ) from error
 
 
 def reason(error):
-    text = str(error).strip().split("\n")[0].rstrip(".")
-    return f"{type(error).__name__}: {text[:150]}"
+    """Its first line, or that of what it came from."""
+    cause = error.__cause__ or error
+    text = str(cause).strip().split("\n")[0].rstrip(".")[:150]
+    return text if isinstance(cause, LabError) else f"{type(cause).__name__}: {text}"
 
 
 def ways(make, ledger):

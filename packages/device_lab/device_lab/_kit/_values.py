@@ -19,11 +19,11 @@ LIMIT = 2**17  # values that an operation may take and make
 
 
 class Values:
-    """Beside the storages of fake tensors, those with their data, where these are known.
+    """For the storages of fake tensors those with their data, where these are known.
 
-    An operation on known data is really computed, too, beside the fake one. Tensors
-    with data that nothing has moved to a device (from NumPy, of a loader) stay on the
-    host with all that is made of them. read: the first line that read what is not known
+    An operation on known data is really computed, beside the fake one. Tensors with
+    data that nothing has moved to a device (from NumPy, of a loader) stay on the host,
+    and what is made of them, too. read: the first line that read what is not known.
     """
 
     def __init__(self, mode, fake_tensor):
@@ -103,7 +103,7 @@ class Values:
         return torch.empty(0, dtype=x.dtype).set_(*place)
 
     def compute(self, func, known):
-        """The result with data, if its inputs are known and the CPU has the operation."""
+        """The result with data, if the inputs are known and a CPU can do it."""
         if known is None:
             return UNKNOWN
         args, kwargs = known

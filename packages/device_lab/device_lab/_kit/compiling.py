@@ -14,10 +14,8 @@ from ._results import Result
 from .errors import LabError, file_name
 from .timing import Speedup, measure_together, speedup, time_text
 
-# What passes as rounding, as a share of the largest value: a judgment, not a bound.
-# COARSE: of 16-bit numbers
+# passes as rounding, as a share of the largest value: a judgment; COARSE: of 16 bits
 TOLERANCE, COARSE = 1e-3, 3e-2
-
 PLAIN = {  # what Dynamo calls some reasons, in words
     "generic_jump": "an if or while asks for a tensor's value",
     "step_unsupported": "cannot be compiled: the rest of the function runs eager",
@@ -28,12 +26,11 @@ PLAIN = {  # what Dynamo calls some reasons, in words
 class Pays(Result):
     """Whether torch.compile pays for a model and its inputs.
 
-    answer: "yes", "no" or "undecided". gain: how many times as fast, with seconds a
-    call before (eager) and after. first: seconds of the first compiled call. calls:
-    after how many calls it has paid that back; infinite: never; None: undecided.
-    graphs: how many it made; breaks: each graph break as "file:line: reason".
-    recompiled: graphs made by further calls with the same inputs; others: by other
-    inputs. All of these None where PyTorch does not tell. agree: whether the outputs
+    answer: "yes", "no" or "undecided". gain: how many times as fast, from eager to
+    compiled. first: seconds of the first compiled call. calls: after how many it has
+    paid that back; infinite: never; None: undecided. graphs: how many it made; breaks:
+    each graph break as "file:line: reason"; recompiled: graphs made by further calls
+    with the same inputs: None where PyTorch does not tell. agree: whether the outputs
     do, None where eager gives others each time; difference: between them, as a share of
     the largest value.
     """
@@ -46,7 +43,6 @@ class Pays(Result):
     graphs: int | None
     breaks: list[str] | None
     recompiled: int | None
-    others: int | None
     agree: bool | None
     difference: float
 
@@ -61,8 +57,6 @@ class Pays(Result):
             lines += ["no graph was made: it was compiled before, or is not compiled"]
         if self.recompiled:
             lines += [f"compiled again for the same inputs: {self.recompiled} graphs"]
-        if self.others is not None:
-            lines += [f"compiled again for the other inputs: {self.others} graphs"]
         verbs = {True: "agree", False: "DIFFER", None: "vary in eager mode (dropout?)"}
         apart = f"{self.difference:.1e} of the largest value apart"
         return "\n".join([*lines, f"outputs {verbs[self.agree]}: {apart}"])
@@ -73,7 +67,6 @@ def does_it_pay(
     *inputs: object,
     backward: bool | None = None,
     loss: Callable[[Any], torch.Tensor] | None = None,
-    other_inputs: tuple[object, ...] | None = None,
     seconds: float = 2.0,
     **options: Any,
 ) -> Pays:
@@ -83,107 +76,89 @@ def does_it_pay(
     backward: whether a backward pass belongs to a call; None: if the model is in
         training mode and has parameters to train. Without one: under torch.no_grad
     loss: makes one number of the output; None: its .loss, or its sum
-    other_inputs: called at the end, to see whether they compile again
     seconds: about how long to sample; seven rounds are taken in any case
     options: of torch.compile, such as backend= or mode=
 
-    It pays if the 95% interval of the gain lies above 1; calls = first call / (eager −
-    compiled), by the host's clock. Gradients and buffers of a module are put back. Not
-    seen: an optimizer, gradients that differ, a first call that is short because the
-    cache on disk had the code. What is compiled stays, and counts for the recompile
-    limit. LabError if compiling fails.
+    Gradients and buffers of a module are put back. Not seen: an optimizer, gradients
+    that differ, a first call that is short because the cache on disk had the code. What
+    is compiled stays, and counts for the recompile limit.
     """
-    model = _eager(model, other_inputs)
-    state, buffers = [x for x in tree_leaves(inputs) if torch.is_tensor(x)], []
+    if not callable(model):
+        kind = type(model).__name__
+        raise LabError(f"does_it_pay(model, *inputs): give a model, not a {kind}")
+    model = getattr(model, "_orig_mod", model)  # what torch.compile has wrapped
+    state, buffers = list(filter(torch.is_tensor, tree_leaves(inputs))), []
     if isinstance(model, torch.nn.Module):
         buffers = list(model.buffers())
         state += model.parameters()
     if backward is None:
         trains = getattr(model, "training", False)
         backward = trains and any(x.requires_grad for x in state)
-    call = _trains if backward else _evaluates
+    leaves = [x for x in state if x.is_leaf]
+
+    def call(fn):
+        if not backward:
+            with torch.no_grad():
+                return fn(*inputs)
+        for x in leaves:
+            x.grad = None
+        output = fn(*inputs)
+        _loss(output, loss).backward()
+        return output
+
     compiled = torch.compile(model, **options)
-    ways = {
-        "eager": lambda: call(model, inputs, state, loss or _loss),
-        "compiled": lambda: call(compiled, inputs, state, loss or _loss),
-    }
-    if other_inputs is not None:
-        ways["others"] = lambda: call(compiled, other_inputs, state, loss or _loss)
-    with _put_back(state, buffers):
+    ways = {"eager": lambda: call(model), "compiled": lambda: call(compiled)}
+    with _put_back(leaves, buffers):
         return _measured(ways, [*state, *buffers], seconds)
 
 
-def _eager(model, other_inputs):
-    if not callable(model) or torch.is_tensor(other_inputs):
-        raise LabError("does_it_pay asks model, *inputs, and other_inputs= as a tuple")
-    return getattr(model, "_orig_mod", model)  # what torch.compile has wrapped
+def _loss(output, loss):
+    if loss:
+        value = loss(output)
+    else:
+        value = getattr(output, "loss", None)
+        value = output if value is None else value
+        value = value.sum() if torch.is_tensor(value) else None
+    if not torch.is_tensor(value) or value.numel() != 1:
+        kind = type(output).__name__
+        how = f"a {kind}: give loss=, which makes a tensor with one number of it"
+        raise LabError(f"no loss in the output, {how}")
+    return value
+
+
+@contextlib.contextmanager
+def _put_back(leaves, buffers):
+    gradients = [x.grad for x in leaves]
+    values = [x.clone() for x in buffers]
+    try:
+        yield
+    finally:
+        for x, gradient in zip(leaves, gradients, strict=True):
+            x.grad = gradient
+        for x, value in zip(buffers, values, strict=True):
+            x.copy_(value)
 
 
 def _measured(ways, tensors, seconds):
     expected = [ways["eager"]() for _ in range(2)]  # an error of its own passes
-    device = _device([*tensors, *tree_leaves(expected)])
+    tensors += filter(torch.is_tensor, tree_leaves(expected))
+    there = [x.device for x in tensors if x.device.type != "cpu"]
+    device = there[0] if there else torch.device("cpu")
     expected = [_values(output) for output in expected]
     start = _compiled_so_far()
     first = _first(ways["compiled"], device)
     graphs, breaks = _since(start)
     start = _compiled_so_far()
-    agreement = _compare(_values(ways["compiled"]()), *expected)
-    others = ways.pop("others", None)
+    agree, apart = _apart(_values(ways["compiled"]()), expected[0])
+    if not _apart(*expected)[0]:
+        agree = None
     times = measure_together(ways, device, clock="host", seconds=seconds)
-    recompiled = _since(start)[0]
-    start = _compiled_so_far()
-    if others:
-        others()
-    counts = graphs, breaks, recompiled, _since(start)[0] if others else None
+    again, _ = _since(start)
     gain = speedup(times["eager"], times["compiled"])
     once = sum(each.calls * each.median for each in times.values())
     answer, verdict, calls = _verdict(gain, first, once)
-    return Pays(answer, verdict, gain, first, calls, *counts, *agreement)
-
-
-def _evaluates(fn, inputs, state, loss):
-    with torch.no_grad():
-        return fn(*inputs)
-
-
-def _trains(fn, inputs, state, loss):
-    for x in state:
-        if x.is_leaf:
-            x.grad = None
-    output = fn(*inputs)
-    value = loss(output)
-    if not torch.is_tensor(value) or value.numel() != 1:
-        raise LabError("loss= has to make a tensor with one number of the output")
-    value.backward()
-    return output
-
-
-def _loss(output):
-    loss = getattr(output, "loss", None)
-    loss = output if loss is None else loss
-    if not torch.is_tensor(loss):
-        kind = type(output).__name__
-        raise LabError(f"no loss in the output, a {kind}: give loss=, a function of it")
-    return loss.sum()
-
-
-@contextlib.contextmanager
-def _put_back(state, buffers):
-    gradients = [(x, x.grad) for x in state if x.is_leaf]
-    values = [(x, x.clone()) for x in buffers]
-    try:
-        yield
-    finally:
-        for x, gradient in gradients:
-            x.grad = gradient
-        for x, value in values:
-            x.copy_(value)
-
-
-def _device(values):
-    """The accelerator among the tensors' devices, if there is one."""
-    devices = [x.device for x in values if torch.is_tensor(x)]
-    return next((x for x in devices if x.type != "cpu"), torch.device("cpu"))
+    counts = graphs, breaks, again
+    return Pays(answer, verdict, gain, first, calls, *counts, agree, apart)
 
 
 def _first(fn, device):
@@ -191,7 +166,7 @@ def _first(fn, device):
     try:
         return _clocks.seconds(fn, device)[1]
     except Exception as error:
-        message = " ".join(str(error).split("\n")[:2])
+        message = " ".join(str(error).splitlines()[:2])
         why = f"{type(error).__name__}: {message}"
         raise LabError(f"eager works, but torch.compile fails: {why}") from error
 
@@ -230,12 +205,6 @@ def _values(output):
     """Its tensors as float64 on the CPU, each with the bytes of a number."""
     tensors = [x.detach() for x in tree_leaves(output) if torch.is_tensor(x)]
     return [(x.cpu().to(torch.float64), x.element_size()) for x in tensors]
-
-
-def _compare(values, expected, repeated):
-    same, _ = _apart(repeated, expected)
-    agree, share = _apart(values, expected)
-    return (agree if same else None), share
 
 
 def _apart(one, other):

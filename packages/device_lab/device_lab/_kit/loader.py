@@ -1,4 +1,4 @@
-"""who_waits: who sets the pace of a training loop: its loader, its copies or step."""
+"""who_waits: who sets the pace of a training loop."""
 
 import copy
 import math
@@ -17,10 +17,7 @@ from .devices import pick_device
 from .errors import LabError
 from .timing import median_interval, ratio_interval, time_text
 
-NEAR, FAR = (
-    0.9,
-    2 / 3,
-)  # what may take this share of a loop, and surely this one, fills it
+NEAR, FAR = 0.9, 2 / 3  # what may be this share of a loop, and surely is this, fills it
 SAMPLES, CALLS = 11, 5  # of each part; batches a sample, if there is time
 
 
@@ -34,8 +31,11 @@ class Part(Result):
     n: int = SAMPLES
 
     def __str__(self) -> str:
-        median, low, high = map(time_text, (self.median, self.low, self.high))
+        median, low, high = self._texts()
         return f"{median:>7} a batch (95%: {low} to {high})"
+
+    def _texts(self):
+        return map(time_text, (self.median, self.low, self.high))
 
     def fills(self, whole: "Part") -> bool | None:
         """Whether it takes as long as `whole`; None where that cannot be told."""
@@ -51,11 +51,11 @@ class Pace(Result):
     """Who sets the pace of a loop, and the times behind the verdict.
 
     who: "loader"; "start" (of an epoch's workers); "copy"; "device"; "host" (launches,
-    or waits for values); "step" (on the CPU); "both" (loader and step need as long);
-    "between" (neither alone); "undecided". parts: "loop", "loader", "step" (with
-    batches as they come); on a device "launch", until `step` returns; where a batch has
-    to be moved "step, no copy" and "copy". saved: share of the loop's time
-    that a perfect loader would save. start: seconds to an epoch's first batch.
+    or waits for values); "step" (on the CPU); "both"; "between" (neither alone);
+    "undecided". parts: "loop", "loader", "step"; on a device "launch", until `step`
+    returns; where a batch has to be moved "step, no copy" and "copy". saved: share of
+    the loop's time that a perfect loader would save. start: seconds to an epoch's first
+    batch.
     """
 
     who: str
@@ -67,19 +67,13 @@ class Pace(Result):
     def __str__(self) -> str:
         lines = [f"{name:13} {part}" for name, part in self.parts.items()]
         lines[0] += f", {1 / self.parts['loop'].median:.3g} batches/s"
-        return "\n".join([self.verdict, *lines, self._saving])
-
-    @property
-    def _saving(self) -> str:
-        return f"A perfect loader would save {self.saved:.0%} of the loop's time."
+        lines += [f"A perfect loader would save {self.saved:.0%} of the loop's time."]
+        return "\n".join([self.verdict, *lines])
 
     def _repr_html_(self) -> str:
-        rows = [
-            (name, *map(time_text, (part.median, part.low, part.high)))
-            for name, part in self.parts.items()
-        ]
-        columns = "part", "seconds a batch", "95%: from", "to"
-        return table(f"{self.verdict} {self._saving}", columns, rows)
+        rows = [(name, *part._texts()) for name, part in self.parts.items()]
+        rows += [("a perfect loader saves", f"{self.saved:.0%}", "", "")]
+        return table(self.verdict, ("part", "a batch", "95%: from", "to"), rows)
 
 
 def who_waits(
@@ -94,19 +88,18 @@ def who_waits(
     step: all that the loop does with a batch, its move to the device included. It is
         really done, some hundred times if it is quick: it trains
     device: where the step works; None for that of the batch, or of `pick_device`
-    seconds: the most that it takes, though each part is called once in any case
+    seconds: the most that it takes after a first batch and a first step, though each
+        part is called once in any case
 
-    Timed are the loop as it is, in the middle of an epoch; the loader alone; the step
-    alone, with one batch that is kept; the same with that batch on the device, if the
-    step takes it; the copy. What takes 90% of the loop's time sets the pace; where the
-    intervals do not tell, it is undecided. Not seen: batches unlike the kept one,
-    copies that the loader makes.
+    Timed are the loop, in the middle of an epoch; the loader alone; the step alone,
+    with one batch that is kept; the same with that batch on the device, if the step
+    takes it; the copy. What takes 90% of the loop's time sets the pace. Not seen:
+    batches unlike the kept one, copies that the loader makes.
     """
     if not callable(step) or not (
         isinstance(loader, Iterable) or hasattr(loader, "__getitem__")
     ):
         raise LabError("who_waits(loader, step): give what has batches, and a function")
-    until = time.perf_counter() + seconds
     workers = getattr(loader, "num_workers", 0)
     # workers that start anew in each epoch are judged apart
     anew = bool(workers) and not getattr(loader, "persistent_workers", False)
@@ -114,7 +107,8 @@ def who_waits(
     source = _endless(loader, starts)
     batch = next(source)
     device = _device(batch, device)
-    timer = _Timer(device, until, starts if anew else [])
+    step(_changed(batch))  # the first one may compile, and load libraries
+    timer = _Timer(device, seconds, starts if anew else [])
     unit = max(1, workers)  # what workers load comes in bursts
     ahead = 2 + workers * (getattr(loader, "prefetch_factor", None) or 0)
     alone = timer.part(lambda: next(source), unit, ahead)
@@ -138,8 +132,10 @@ def who_waits(
 class _Timer:
     """Times the parts of a loop: each gets an equal share of the time that is left."""
 
-    def __init__(self, device, until, starts):
-        self.device, self.until, self.starts = device, until, starts
+    def __init__(self, device, seconds, starts):
+        _clocks.wait_for(device)
+        self.until = time.perf_counter() + seconds
+        self.device, self.starts = device, starts
         self.left = 3 if device.type == "cpu" else 6
 
     def part(self, fn, unit=1, warm=2, load=0.0, launch=False):
@@ -170,9 +166,8 @@ class _Timer:
 
     def _call(self, fn, calls, load, launch):
         """Seconds a call, without the starts of epochs; of a launch, until it returns.
-        Of a loop that loads for `load` seconds, as in its middle: of a piece of it the
-        first load and the last step overlap with nothing, and c loads and steps take
-        c × the longer of both + the shorter.
+        In the middle of a loop loading overlaps with the device's work, but c loads, of
+        `load` seconds, and steps take c × the longer of both + the shorter.
         """
         before = sum(self.starts)
         returned, done = _clocks.seconds(fn, self.device, calls)
@@ -193,8 +188,8 @@ def _endless(loader, starts):
             yield batch
         if count == before:
             raise LabError(
-                f"the loader ended after {count} batches: give one that can begin again"
-                " (a DataLoader, a list, no generator)"
+                f"the loader ended after {count} batches: give one that can begin"
+                " again, a DataLoader or a list, no generator"
             )
 
 
@@ -284,16 +279,11 @@ def _judge(parts, pinned, device, workers):
     if steps:
         return _judge_step(parts, pinned, device, texts)
     if not workers:
-        return "between", (
-            f"Loader and step take turns: {needs}.\n"
-            "Workers (num_workers=) would load while the step works."
-        )
+        how = "Workers (num_workers=) would load while the step works."
+        return "between", f"Loader and step take turns: {needs}.\n{how}"
     lost = time_text(loop.median - max(loader.median, step.median))
-    return "between", (
-        f"Neither loader nor step alone explains the loop: {lost} of"
-        f" {texts['loop']} a batch are lost\nbetween them (no overlap), by the"
-        " handing over, or cores that they share."
-    )
+    lost = f"{lost} of {texts['loop']} a batch are lost between loader and step"
+    return "between", f"{lost},\nby the handing over, or cores that they share."
 
 
 def _judge_step(parts, pinned, device, texts):

@@ -148,7 +148,8 @@ def _moving(model: nn.Module) -> set[int]:
             own = type(child)._apply.__module__.startswith("torch.")
             apply(child, fn) if own else child._apply(fn)
         for x in [*module._parameters.values(), *module._buffers.values()]:
-            fn(x)
+            if x is not None:
+                fn(x)
         return module
 
     before = [(vars(module), {**vars(module)}) for module in model.modules()]

@@ -103,11 +103,9 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float]:
 def ratio_interval(
     one: tuple[float, float, float], other: tuple[float, float, float]
 ) -> tuple[float, float, float]:
-    """(one / other, low, high) of two medians, each with its 95% interval (median, low,
-    high).
-
-    The two intervals' distances to their medians add up in squares, as logarithms: Zou
-    and Donner, Statistics in Medicine 27 (2008), 1693.
+    """(one / other, low, high) of two (median, low, high), with 95% intervals: the
+    distances to the medians add up in squares, as logarithms (Zou and Donner,
+    Statistics in Medicine 27 (2008), 1693).
     """
     (a, a_low, a_high), (b, b_low, b_high) = (
         [math.log(max(seconds, TICK)) for seconds in each] for each in (one, other)
@@ -137,7 +135,7 @@ class Speedup(Result):
 
     @property
     def doubt(self) -> str:
-        """What keeps it from being faster or slower, in words, or ""."""
+        """Why it is neither faster nor slower, in words."""
         if self.answer == "even":
             most = max(self.high, 1 / self.low) - 1
             return f"no difference larger than {100 * most:.2g}%"
@@ -185,8 +183,7 @@ def measure_together(
     clock = _clock(clock, device)
     for fn in functions.values():
         if not callable(fn):
-            kind = type(fn).__name__
-            raise LabError(f"measure needs a function, not a {kind}: lambda: …")
+            raise LabError(f"measure needs a function, not a {type(fn).__name__}")
     if device.type == "cuda":
         torch.cuda.init()  # before that, waiting for the device does not wait
     with batches_for("measure calls a function many times"):
@@ -214,7 +211,6 @@ def measure_together(
 
 
 def _clock(clock, device):
-    """The clock that is asked for, or the best one of the device where it is None."""
     clocks = ["host", "device"] if device.type == "cuda" else ["host"]
     if clock is None:
         return clocks[-1]
@@ -225,7 +221,6 @@ def _clock(clock, device):
 
 
 def _spread(samples):
-    """The remark on samples that differ much, if they do."""
     low, median, high = numpy.percentile(samples, [25, 50, 75])
     if high - low > 0.1 * median:
         share = (high - low) / median
@@ -259,11 +254,10 @@ def speedup(before: Measurement, after: Measurement) -> Speedup:
 def _rounds(n, times, low, high):
     """About how many rounds would tell, where n do not.
 
-    As logarithms: the ratio lies d from 1, its interval reaches h to that side. h
-    shrinks with 1/√n, and the ratio itself scatters by h / 1.96 from one measurement to
-    the next. So that it lies apart from 1 in 4 of 5 of them, h has to become d · 1.96 /
-    (1.96 + 0.84): the usual power of 80% (Cohen 1988), n · 2 · (h / d)². Or it is
-    shown to be even, with the distance to `EVEN` in place of d.
+    As logarithms, the ratio lies d from 1, and its interval reaches h to that side. h
+    shrinks with 1/√n. As the ratio itself scatters by h / 1.96, the interval ends
+    before 1 four times in five (a power of 80%, Cohen 1988) when h is d · 1.96 / (1.96
+    + 0.84): n · 2 · (h / d)². To show it to be even, it is the distance to `EVEN`.
     """
     if n < MIN_SAMPLES:
         return MIN_SAMPLES
