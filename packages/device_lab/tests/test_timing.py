@@ -389,5 +389,7 @@ def test_what_cannot_be_timed():
     batches = iter(range(3))
     with pytest.raises(LabError, match="ended too early: measure calls"):
         measure(lambda: next(batches), "cpu", n=7)
-    with pytest.raises(LabError, match="needs a function, not a Tensor"):
+    with pytest.raises(LabError, match="needs functions.*: lambda"):
         measure(torch.ones(3).sum(), "cpu")
+    with pytest.raises(LabError, match="by name if many"):
+        measure_together([print, len], "cpu")
