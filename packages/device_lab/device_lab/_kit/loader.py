@@ -118,7 +118,8 @@ def who_waits(
     parts = {"loop": loop, "loader": alone, **_step_parts(batch, step, timer)}
     start = median(starts)
     judged = _judge_start(parts, start, loader) if anew else None
-    who, verdict = judged or _judge(parts, _pinned(batch), device, workers)
+    pinned = all(x.is_pinned() for x in _tensors(batch, on_cpu=True))
+    who, verdict = judged or _judge(parts, pinned, device, workers)
     if who == "undecided":
         short = min(part.n for part in parts.values()) < SAMPLES
         more = f"Give it more time: seconds={4 * seconds:g}."
@@ -206,19 +207,15 @@ def _changed(batch, change=lambda x: x):
     return tree_map(each, batch)
 
 
-def _on_cpu(batch):
+def _tensors(batch, on_cpu):
     tensors = [x for x in tree_leaves(batch) if isinstance(x, torch.Tensor)]
-    return [x for x in tensors if x.device.type == "cpu"]
-
-
-def _pinned(batch):
-    return all(x.is_pinned() for x in _on_cpu(batch))
+    return [x for x in tensors if (x.device.type == "cpu") is on_cpu]
 
 
 def _device(batch, device):
     if device is None:
-        there = [x.device for x in tree_leaves(batch) if isinstance(x, torch.Tensor)]
-        device = next((x for x in there if x.type != "cpu"), pick_device())
+        there = _tensors(batch, on_cpu=False)
+        device = there[0].device if there else pick_device()
     device = torch.device(device)
     try:
         _clocks.wait_for(device)
@@ -234,7 +231,7 @@ def _step_parts(batch, step, timer):
     if device.type == "cpu":
         return parts
     there = batch
-    if _on_cpu(batch):
+    if _tensors(batch, on_cpu=True):
         there = _changed(batch, lambda x: x.to(device))
         try:
             step(_changed(there))

@@ -19,10 +19,7 @@ MIN_SAMPLES, MOST_SAMPLES = 7, 1000
 EVEN = 1.05  # a ratio that surely is smaller is called no difference
 TICK = 1e-9  # seconds; nothing is taken to be shorter
 STUDENT = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776}  # t for 95%, by number of samples
-HOST_BOUND = (
-    "the host was busy all the while: launching or waiting, not computing, sets the"
-    " pace"
-)
+HOST_BOUND = "launching or waiting sets the pace: the host was busy all the while"
 
 
 @dataclass(frozen=True, repr=False)
@@ -181,9 +178,8 @@ def measure_together(
     """
     device = torch.device(device)
     clock = _clock(clock, device)
-    for fn in functions.values():
-        if not callable(fn):
-            raise LabError(f"measure needs a function, not a {type(fn).__name__}")
+    if not isinstance(functions, dict) or not all(map(callable, functions.values())):
+        raise LabError("measure needs functions, by name if many: lambda: model(x)")
     if device.type == "cuda":
         torch.cuda.init()  # before that, waiting for the device does not wait
     with batches_for("measure calls a function many times"):
@@ -197,17 +193,14 @@ def measure_together(
         }
         once = sum(cost * calls[name] for name, (_, cost, _) in warm.items())
         rounds = n or min(MOST_SAMPLES, max(MIN_SAMPLES, int(seconds / once)))
-        samples, doubts = _clocks.samples(
-            functions, device, clock, calls, rounds, before
-        )
-    measurements = {}
+        options = device, clock, calls, rounds, before
+        samples, doubts = _clocks.samples(functions, *options)
+    found = {}
     for name, (first, _, host_bound) in warm.items():
-        remarks = [HOST_BOUND] if host_bound else []
-        remarks += [*doubts, *_spread(samples[name])]
-        measurements[name] = Measurement(
-            tuple(samples[name]), clock, calls[name], first, _settings(), tuple(remarks)
-        )
-    return measurements
+        each, remarks = tuple(samples[name]), [HOST_BOUND] if host_bound else []
+        remarks = *remarks, *doubts, *_spread(each)
+        found[name] = Measurement(each, clock, calls[name], first, _settings(), remarks)
+    return found
 
 
 def _clock(clock, device):
@@ -235,10 +228,8 @@ def speedup(before: Measurement, after: Measurement) -> Speedup:
     1.1 times (95%: 0.97 to 1.2): 2.6 ms → 2.4 ms; undecided, about n=85 would tell
     """
     if before.clock != after.clock:
-        raise LabError(
-            f"two clocks, {before.clock} and {after.clock}: measure both with the"
-            " same one"
-        )
+        clocks = f"{before.clock} and {after.clock}"
+        raise LabError(f"two clocks, {clocks}: measure both with the same one")
     one, other = ((each.median, *each.interval) for each in (before, after))
     times, low, high = ratio_interval(one, other)
     answer, rounds = "undecided", 0
