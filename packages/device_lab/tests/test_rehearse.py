@@ -374,6 +374,26 @@ def test_parametrized_layers(wrap):
     assert 4 < need.kinds["parameters"] / MIB < 4.1 and need.peak > 12 * MIB
 
 
+def test_a_model_that_is_there_already_counts_where_it_is_used():
+    teacher = nn.Linear(1024, 1024).requires_grad_(False)
+
+    def make():
+        student = nn.Linear(1024, 1024)
+        both = [*student.parameters(), *teacher.parameters()]
+        optimizer = torch.optim.SGD(both, 0.1)
+        x = torch.from_numpy(numpy.ones((8, 1024), numpy.float32)).to("cuda")
+
+        def step():
+            F.mse_loss(student(x), teacher.to("cuda")(x)).backward()
+            optimizer.step()
+
+        return step
+
+    need = rehearse(make, lower=False)
+    assert need.kinds["parameters"] / MIB == pytest.approx(8, abs=0.1)
+    assert type(teacher.weight) is nn.Parameter and teacher.weight.sum().item()
+
+
 # A GPU that is not there
 
 

@@ -108,7 +108,7 @@ class Ledger(TorchDispatchMode):
         return int(curve.max()), start + int(curve.argmax())
 
 
-def size_text(nbytes):
+def size_text(nbytes: float) -> str:
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if abs(nbytes) >= size:
             return f"{nbytes / size:,.4g} {unit}"

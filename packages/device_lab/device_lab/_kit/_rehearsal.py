@@ -7,6 +7,7 @@ import functools
 import gc
 import traceback
 import weakref
+from unittest import mock
 
 import torch
 from torch import nn
@@ -138,7 +139,7 @@ def second_step(make, change=None):
             change(ledger, stack)
         step()
         ledger.end()
-    if ledger.phases[first[0] :] == []:
+    if first[0] == len(ledger.phases):
         raise LabError("the step that make() returns calls nothing of PyTorch")
     if BACKWARD not in ledger.phases[ledger.start :]:
         ledger.once = BACKWARD in ledger.phases[first[0] : ledger.start]
@@ -162,14 +163,14 @@ def _explained(values):
         if own and own[-1] == frames[-1] and not values.read:
             raise
         where = own and line_of(own[-1][0].f_code, own[-1][1])
-        zeros = f" Unknown values were read as 0, first in {values.read}."
-        raise LabError(
+        text = (
             "hand over one step on a batch that make() builds, by torch.randn or"
             " torch.randint, without loading, logging and saving. On tensors without"
             f" data this one stops in {where or 'a library'}: {reason(error)}."
-            + zeros
-            * bool(values.read)
-        ) from error
+        )
+        if values.read:
+            text += f" Unknown values were read as 0, first in {values.read}."
+        raise LabError(text) from error
 
 
 def reason(error):
@@ -220,8 +221,8 @@ def _recompute(ledger, stack):
     if not blocks:
         raise LabError("no nn.Sequential and no nn.ModuleList of blocks was called")
     for block in blocks:
-        stack.callback(vars(block).pop, "forward", None)
-        block.forward = functools.partial(checkpoint, block.forward, **options)
+        again = functools.partial(checkpoint, block.forward, **options)
+        stack.enter_context(mock.patch.object(block, "forward", again))
 
 
 def _blocks(called):

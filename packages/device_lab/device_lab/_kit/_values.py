@@ -71,7 +71,8 @@ class Values:
         if type(x) not in (torch.Tensor, torch.nn.Parameter):
             return x
         if x not in self.doubles:
-            self.doubles[x] = self.mode.from_tensor(x)
+            with outside():
+                self.doubles[x] = self.mode.from_tensor(x)
             if x.layout == torch.strided:
                 storage = self.doubles[x].untyped_storage()
                 self.storages[storage] = x.untyped_storage()
@@ -80,8 +81,7 @@ class Values:
     def move(self, x):
         """To the device: from now on it is fake, too."""
         if type(x) is torch.Tensor and not x.requires_grad:
-            with outside():
-                self.double(x)
+            self.double(x)
 
     def known(self, tree):
         """The same with data; None where they are not all known."""

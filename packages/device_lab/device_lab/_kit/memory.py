@@ -123,9 +123,7 @@ def _room(device):
 
 
 def _available():
-    """Bytes of main memory that a process could still get; None where Linux does not
-    tell.
-    """
+    """Bytes of main memory that a process could still get, as Linux tells, or None."""
     meminfo = pathlib.Path("/proc/meminfo")
     if not meminfo.exists():
         return None
