@@ -44,11 +44,11 @@ BY_SOURCE = {
     "linalg_pinv": "by svd or eigh (LinearAlgebra.cpp)",
     "linalg_matrix_exp": "mexp_impl reads norms (LinearAlgebra.cpp)",
     "histc": "reads the range that is not given (SummaryOps.cu)",
+    "isin": "calls _unique (TensorCompare.cpp)",
     "linalg_check_errors": "reads info (BatchLinearAlgebra.cpp)",
 }
 SPARSE = "find_waits sees no waits of sparse tensors, as it says"
 SUBCLASS = "under a mode PyTorch's backward takes a way without a wait"
-NUMBERS = "torch.tensor(…, device=) in PyTorch: taken for an optimizer's counter"
 TWICE = "both of its tensors are read: one line"
 # (operator, sort of the difference) → why it is right, or known
 REASONS = {
@@ -63,12 +63,9 @@ REASONS = {
     ("logspace_tensor_overload", "count"): TWICE,
     ("nn_functional_ctc_loss", "count"): "its lengths are read one by one: one line",
     ("repeat_interleave", "missed"): "with output_size= only the emulated device waits",
-    ("unravel_index", "missed"): NUMBERS,
-    **{
-        (f"signal_windows_{name}", "missed"): NUMBERS
-        for name in "blackman general_cosine general_hamming hamming hann kaiser"
-        " nuttall".split()
-    },
+    ("signal_windows_kaiser", "count"): TWICE,
+    ("unravel_index", "missed"): "what its own Python makes, a mode does not see",
+    ("equal", "missed"): "of other shapes only the emulated device waits",
 }
 
 

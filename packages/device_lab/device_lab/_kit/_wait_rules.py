@@ -3,6 +3,7 @@ for the device. A watch gets the notes: `on_device`, `mark`, `note`, `silent`.
 """
 
 import numbers
+import os
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-from ._lines import OWN
+from ._lines import TORCH
 
 # Operators of aten that wait on CUDA, by their sources (aten/src/ATen/native): those
 # that read values of the device's tensors → of which argument on
@@ -24,7 +25,7 @@ VALUES |= dict.fromkeys(
     0,
 )
 # those whose result has a size that depends on values
-SIZES = """_unique _unique2 bincount masked_scatter_backward masked_select nonzero
+SIZES = """_unique _unique2 bincount isin masked_scatter_backward masked_select nonzero
 repeat_interleave unique_consecutive unique_dim unique_dim_consecutive""".split()
 INDEXED = ("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index")
 NAMES = {"_local_scalar_dense": "item", "_to_copy": "to", "lift_fresh": "tensor"}
@@ -34,6 +35,7 @@ FROM_PYTHON = ("tensor", "as_tensor", "asarray", "new_tensor")
 # Since 2.15 a number that is assigned is made on the device, and a single index stays
 # on a GPU: asTensor and canKeepScalarIndexOnDevice in ATen/TensorIndexing.h
 STAYS = torch.__version__ >= (2, 15)
+OPTIM = os.path.join(TORCH, "optim", "")
 
 
 def tensors_in(tree):
@@ -103,6 +105,8 @@ class Operators(TorchDispatchMode):
         read = tensors_in(call.args[VALUES[call.name.rstrip("_")] :])
         # histc reads if it is given no range
         known = call.name == "histc" and len(call.args) > 2
+        if call.name == "normal":  # since then on the device: normal_impl's check
+            known = STAYS
         if call.name == "equal":  # cuda_equal in ATen/native/cuda/Equal.cpp
             known = read[0].shape != read[1].shape or not read[0].numel()
         return "value" if any(map(self.watch.on_device, read)) and not known else None
@@ -111,6 +115,10 @@ class Operators(TorchDispatchMode):
         known = call.kwargs.get("output_size") is not None
         if call.name in ("bincount", "repeat_interleave"):
             known = known or not call.tensors[0].numel()
+        if call.name == "isin":  # isin_sorting in ATen/native/TensorCompare.cpp
+            sizes = [x.numel() for x in call.tensors]
+            unique = call.kwargs.get("assume_unique")
+            known = unique or len(sizes) < 2 or sizes[1] < int(10 * sizes[0] ** 0.145)
         return None if known or not self.watch.on_device(call.tensors[0]) else "size"
 
     def indexed(self, call):
@@ -216,7 +224,7 @@ class Functions(TorchFunctionMode):
         own = call.name == "new_tensor"
         data = call.args[own:][:1]
         device = call.kwargs.get("device") or (own and there[:1])
-        if device == "cpu" and sys._getframe(2).f_code.co_filename.startswith(OWN):
+        if device == "cpu" and sys._getframe(2).f_code.co_filename.startswith(OPTIM):
             device = None  # an optimizer's counter
         single = any(map(torch.is_tensor, data))
         if not single:
@@ -245,9 +253,10 @@ class Functions(TorchFunctionMode):
         vars(out).pop("_on_host", None)
         return out
 
-    def one_hot(self, call, there):
-        """CUDA does not check the labels."""
-        if there and [*call.args[1:], *call.kwargs.values()] in ([], [-1]):
+    def unchecked(self, call, there):
+        """What CUDA does not check: labels; quantiles, which 2.9 checks on a CPU."""
+        one_hot = call.name == "one_hot"
+        if one_hot and there and [*call.args[1:], *call.kwargs.values()] in ([], [-1]):
             self.watch.note(call.name, "value")
         with self.watch.silent():
             return call()
@@ -277,7 +286,7 @@ class Functions(TorchFunctionMode):
     ON_A_CPU = {
         "to": moved,
         "type_as": moved,
-        "one_hot": one_hot,
+        **dict.fromkeys(("one_hot", "quantile", "nanquantile"), unchecked),
         **dict.fromkeys(READS, read),
     }
 
