@@ -134,7 +134,7 @@ def test_a_wait_in_pytorch_without_a_cure_that_is_known():
         assert wait.inside == ""
 
 
-@pytest.mark.skipif("site-packages" not in torch.__file__, reason="PyTorch is elsewhere")
+@pytest.mark.skipif("site-packages" not in torch.__file__, reason="it is elsewhere")
 def test_the_library_beside_pytorch_is_another(monkeypatch):
     """Its folder's name may begin with PyTorch's, and lie in that of Python's own."""
     own = os.path.dirname(os.path.dirname(os.path.dirname(torch.__file__)))
