@@ -7,7 +7,6 @@ a row, notes.keep keeps a row.
 
 import functools
 import gc
-import math
 import time
 
 import memory_steps
@@ -15,10 +14,7 @@ import torch
 import waiting_steps
 from torch.utils.data import DataLoader, Dataset
 
-from device_lab.compiling import does_it_pay
-from device_lab.loader import who_waits
-from device_lab.memory import peak, rehearse
-from device_lab.waits import find_waits
+from device_lab import does_it_pay, find_waits, peak, rehearse, who_waits
 
 MIB = 2**20
 
@@ -170,7 +166,7 @@ def loops(small):
 def who(notes, small, seconds=None):
     right, cases = 0, loops(small)
     for expected, (loader, step) in cases.items():
-        pace = who_waits(loader, step, "cuda", batches=22)
+        pace = who_waits(loader, step, "cuda")
         right += pace.who == expected
         row = {"expected": expected, "who": pace.who, "saved": pace.saved}
         parts = {name: part.median for name, part in pace.parts.items()}
@@ -186,10 +182,10 @@ def pays(notes, small, seconds=None):
         model.train(mode == "training")
         report = does_it_pay(model, words, seconds=0.5 if small else 2.0)
         row = {
-            "gain": report.gain._asdict(),
+            "gain": report.gain.to_dict(),
             "first": report.first,
             "agree": report.agree,
         }
-        calls = None if math.isinf(report.calls) else report.calls
-        row |= {"calls": calls, "graphs": report.graphs, "breaks": report.breaks}
+        row |= {"calls": report.to_dict()["calls"], "graphs": report.graphs}
+        row |= {"breaks": report.breaks}
         notes.say(f"{mode}: {report}", mode=mode, **row)

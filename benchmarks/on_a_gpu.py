@@ -39,7 +39,7 @@ import torch.nn.functional as F
 
 from benchmarks import ROOT, gpu_kit, train_loops
 from benchmarks.train_loops import FILLS_A_GPU, LADDER, Way, flops, train
-from device_lab.timing import measure_together
+from device_lab import measure_together
 from utils.devices import emulated
 from utils.hardware import look_up
 

@@ -37,7 +37,7 @@ import train
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import ROOT, peers
-from device_lab.timing import median_interval
+from device_lab._kit.timing import median_interval
 from utils import devices, hardware
 
 # TURN: seconds that a turn takes at least, if one step does not take longer

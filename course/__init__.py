@@ -6,17 +6,18 @@ device, starts no thread and reads no network; plots and widgets load when first
 """
 
 import logging
+import os
 
 from course import exercises, plots, recordings
 from course.cells import enable_conditional_cells
 from course.claims import claim
 from course.exercises import check, hint, progress, solution
 from course.expected import expect_error
-from course.machine import doctor, ready
+from course.machine import doctor, ready, slowed_down
 from course.messages import untimed
 from course.predictions import predict, reveal
 from course.provenance import where
-from device_lab import _clocks, timing
+from device_lab._kit import _clocks, timing
 
 __all__ = [
     "check",
@@ -40,9 +41,12 @@ __all__ = [
 # a home folder that cannot be written).
 for _name in ("torch.utils.cpp_extension", "matplotlib"):
     logging.getLogger(_name).setLevel(logging.ERROR)
+# Kineto, the library of the profiler, on what it finds here
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
+_clocks.DOUBTS.append(slowed_down)
 if untimed():  # few samples, and little to warm up
-    _clocks.WARM_CALLS, _clocks.WARM_SECONDS, _clocks.SAMPLE_SECONDS = 2, 0, 0
+    _clocks.WARM_CALLS, _clocks.WARM_SECONDS, timing.SAMPLE_SECONDS = 2, 0, 0
     timing.MOST_SAMPLES = timing.MIN_SAMPLES
 
 enable_conditional_cells()

@@ -30,7 +30,7 @@ from course.messages import note, strict, untimed
 from course.names import names_of
 from course.torchrun import torchrun_cell
 from course.uses import source_key
-from device_lab.errors import LabError
+from device_lab import LabError
 from utils.devices import pytorch
 
 

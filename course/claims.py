@@ -13,7 +13,7 @@ import torch
 
 from course.messages import finding, note, say, untimed
 from course.provenance import Provenance, origin
-from device_lab.errors import LabError
+from device_lab import LabError
 
 
 class ClaimError(LabError):

@@ -20,7 +20,7 @@ from course.answers import NotAnswered, Wrong, plain, unanswered
 from course.paths import COURSE
 from course.plots import GRAY, GREEN, VERMILION
 from course.score import keep_score, load_score
-from device_lab.errors import LabError
+from device_lab import LabError
 
 FOLDER = COURSE / "notebooks" / "exercises"
 if str(FOLDER.parent) not in sys.path:

@@ -4,7 +4,7 @@ import re
 import traceback
 
 from course.messages import finding, say
-from device_lab.errors import LabError
+from device_lab import LabError
 from utils.devices import pytorch
 
 

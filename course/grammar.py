@@ -20,7 +20,7 @@ module needs PyTorch or IPython; course/needs.py looks at the machine.
 import re
 from typing import NamedTuple
 
-from device_lab.errors import LabError
+from device_lab import LabError
 
 WORDS = {  # what a word behind `requires` stands for
     "cuda": "a CUDA GPU",

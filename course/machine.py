@@ -1,11 +1,13 @@
-"""What a lesson says of this machine at its start."""
+"""What a lesson says of this machine at its start, and of its measurements."""
+
+import time
 
 import torch
 
 import utils
 from course.paths import COURSE
 from utils.checkup import line
-from utils.devices import name_of, package_version, pytorch
+from utils.devices import name_of, nvidia_smi, package_version, pytorch
 
 
 def ready() -> None:
@@ -43,3 +45,34 @@ def doctor() -> None:
     )
     if emulations:
         print(line(True, f"emulated results, no GPU: {', '.join(emulations)}"))
+
+
+# What holds a GPU's clock down, by its bit in NVML (nvml.h, nvmlClocksEventReason…).
+THROTTLES = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "heat",
+    0x40: "heat (hardware)",
+    0x80: "power brake",
+}
+
+
+def throttle_reasons(device: torch.device) -> list[str]:
+    """What holds down the clock of this NVIDIA GPU now, as far as it is known."""
+    second = int(time.monotonic())  # nvidia-smi can take that long
+    # of older drivers, of newer ones
+    for name in ("clocks_throttle_reasons.active", "clocks_event_reasons.active"):
+        mask = nvidia_smi(name, device, second)
+        if mask.startswith("0x"):
+            return sorted(
+                reason for bit, reason in THROTTLES.items() if int(mask, 16) & bit
+            )
+    return []
+
+
+def slowed_down(device: torch.device) -> list[str]:
+    """Remarks of a measurement, where an NVIDIA GPU's clock is held down now."""
+    if device.type != "cuda":
+        return []
+    reasons = throttle_reasons(device)
+    return [f"the GPU was slowed down by its {reason}" for reason in reasons]

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 
-from device_lab.errors import LabError
+from device_lab import LabError
 
 BADGES = {  # state of a conditional cell → the words that its note begins with
     "live": "LIVE",

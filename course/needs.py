@@ -9,8 +9,7 @@ import importlib.util
 
 import torch
 
-from device_lab.devices import missing_code, missing_compiler, pick_device
-from utils.devices import name_of
+from utils.devices import missing_code, missing_compiler, name_of, pick_device
 from utils.xla import missing_tpu, missing_xla  # noqa: F401 (words of cells)
 
 

@@ -17,7 +17,7 @@ from course import provenance, widgets
 from course.messages import picture, picture_data
 from course.paths import COURSE
 from course.provenance import Provenance, origin
-from device_lab.errors import LabError
+from device_lab import LabError
 
 if TYPE_CHECKING:  # importing them takes longer than the rest of utils
     import ipywidgets

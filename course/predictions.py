@@ -11,7 +11,7 @@ import textwrap
 from course import widgets
 from course.messages import in_html, say, strict
 from course.score import keep_score, load_score
-from device_lab.errors import LabError
+from device_lab import LabError
 
 _asked = {}  # key → options, in this kernel
 _revealed = {}  # key → answer, in this kernel

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from device_lab.errors import LabError
+from device_lab import LabError
 from utils.devices import cpu_name, name_of, pick_device, versions
 
 EMULATED = "emulated "  # the name of an emulated device begins with it

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from device_lab.errors import LabError
+from device_lab import LabError
 
 MIB = 2**20
 MIN_BLOCK, SMALL, SMALL_SEGMENT = 512, MIB, 2 * MIB

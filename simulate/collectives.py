@@ -8,7 +8,7 @@ seconds, bytes/s. 1 GB/s is 10^9 bytes/s. Where it errs, data_parallel.py says.
 import math
 from typing import NamedTuple
 
-from device_lab.errors import LabError
+from device_lab import LabError
 
 ALGORITHMS = ("ring", "tree", "halving-doubling")
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from device_lab.errors import LabError
+from device_lab import LabError
 from simulate.collectives import Link, all_reduce, hierarchical
 from simulate.timeline import Op, Span, schedule
 

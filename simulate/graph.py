@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from device_lab.errors import LabError
+from device_lab import LabError
 
 
 class ToyGraph:

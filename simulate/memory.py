@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from device_lab.errors import LabError
+from device_lab import LabError
 
 KINDS = ["parameters", "gradients", "optimizer", "activations", "other"]
 

@@ -11,7 +11,7 @@ import itertools
 import math
 from typing import NamedTuple
 
-from device_lab.errors import LabError
+from device_lab import LabError
 
 
 def blocks(shape: tuple, mesh: dict[str, int], spec: tuple) -> list[list[list[int]]]:

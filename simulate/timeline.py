@@ -28,7 +28,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from device_lab.errors import LabError
+from device_lab import LabError
 
 
 @dataclass(frozen=True)

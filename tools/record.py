@@ -64,7 +64,7 @@ from nbclient import exceptions as failed  # noqa: E402
 
 from course import grammar  # noqa: E402
 from course.provenance import pretending  # noqa: E402
-from device_lab.errors import LabError  # noqa: E402
+from device_lab import LabError  # noqa: E402
 from tools.lessons import differences, parts, recorder, run  # noqa: E402
 from utils.devices import emulated  # noqa: E402
 from utils.jobs import COLORS  # noqa: E402

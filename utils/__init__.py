@@ -4,10 +4,10 @@ It knows nothing of notebooks. Importing it touches no device, starts no thread 
 reads no network.
 """
 
-from device_lab.devices import pick_device
-from device_lab.timing import measure, measure_together, speedup
+from device_lab import measure, measure_together, speedup
 
 from .checkup import doctor
+from .devices import pick_device
 from .no_gpu import why_no_gpu
 
 __all__ = [

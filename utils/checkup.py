@@ -10,9 +10,15 @@ from collections.abc import Iterator
 
 import torch
 
-from device_lab.devices import missing_code, missing_compiler, pick_device
-
-from .devices import emulated, memory_gib, name_of, package_version
+from .devices import (
+    emulated,
+    memory_gib,
+    missing_code,
+    missing_compiler,
+    name_of,
+    package_version,
+    pick_device,
+)
 from .no_gpu import QUESTIONS, why_no_gpu
 from .supported import NEWEST_PYTHON, OLDEST_PYTHON, OLDEST_TORCH, PYTHONS, dotted
 from .xla import missing_tpu, missing_xla

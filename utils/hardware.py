@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from device_lab.devices import nvidia_smi
+from .devices import nvidia_smi
 
 
 class DeviceRow(NamedTuple):

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from device_lab.errors import LabError
+from device_lab import LabError
 
 # name of the network interface that stays on this machine
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}

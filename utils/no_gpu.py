@@ -10,9 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from device_lab.devices import missing_code, nvidia_smi
-
-from .devices import package_version
+from .devices import missing_code, nvidia_smi, package_version
 from .supported import (
     FIRST_OF_CU126,
     FIRST_OF_CU130,

@@ -1,6 +1,6 @@
 """The torch_xla calls that lessons share, and the lazy device of PyTorch that stands in
 for it: when TorchTPU replaces torch_xla, this is the file to change, with the two calls
-of device_lab/devices.py.
+of device_lab/_clocks.py.
 """
 
 import collections
@@ -13,13 +13,9 @@ from typing import NamedTuple
 
 import torch
 
-from device_lab.devices import (  # noqa: F401 (synchronize: for lessons)
-    launch_graph,
-    pick_device,
-    synchronize,
-)
+from device_lab._kit._clocks import launch_graph, wait_for
 
-from .devices import on_libtpu, package_version
+from .devices import on_libtpu, package_version, pick_device
 
 
 def missing_xla() -> str | None:
@@ -49,6 +45,11 @@ def missing_tpu() -> str | None:
 
     kind = torch_xla.runtime.device_type()
     return None if kind == "TPU" else f"a TPU, and torch_xla runs on {kind} here"
+
+
+def synchronize() -> None:
+    """Launch what was recorded, and return when the XLA device is done."""
+    wait_for("xla")
 
 
 # --------------------------------------------------------------------------------------

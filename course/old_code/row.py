@@ -39,7 +39,7 @@ import torch
 
 from course import cells, grammar
 from course.paths import COURSE
-from device_lab.errors import LabError
+from device_lab import LabError
 
 LESSON = COURSE / "notebooks" / "16_old_code_today.ipynb"
 # amp/autocast: warns "torch.cuda.amp.autocast"

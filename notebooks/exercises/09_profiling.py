@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
-from device_lab.trace import busy
+from device_lab import busy
 from exercises.doubles.operators import Operators
 from simulate.fake import Fetched, MetaAsGpu
 from simulate.roofline import transformer_flops
@@ -542,7 +542,7 @@ def record(step, steps, first, count):
             ),
         ],
         solution="""
-from device_lab.trace import busy
+from device_lab import busy
 
 
 def name_fault(trace, waits):

@@ -13,7 +13,7 @@ import pytest
 
 from course import exercises, predictions, score
 from course.predictions import predict, reveal
-from device_lab.errors import LabError
+from device_lab import LabError
 from tests.conftest import ROOT, errors_of, text_of
 
 RACE = ("05.race", "The sum will be", "4", "0", "an error")

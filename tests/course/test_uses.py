@@ -81,7 +81,7 @@ def test_what_has_changed_is_named(change):
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
-        ("import utils.timing as t", "import device_lab.timing as t", True),
+        ("import utils.timing as t", "import device_lab._kit.timing as t", True),
         ("import utils.timing as t", "import utils.timing as u", False),
         ("from torch import amp as a", "from torch.cuda import amp as a", False),
         ("import torch.amp as a", "import torch.cuda.amp as a", False),

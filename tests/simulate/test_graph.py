@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from device_lab.errors import LabError
+from device_lab import LabError
 from simulate.graph import ToyGraph
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from device_lab.errors import LabError
+from device_lab import LabError
 from simulate.memory import parameters, rehearse, training_step, zero
 from tests.conftest import ROOT
 

@@ -18,8 +18,7 @@ import torch
 
 from course import machine, needs, provenance
 from course.paths import COURSE
-from device_lab import devices as kit
-from device_lab.errors import LabError
+from device_lab import LabError
 from utils import checkup, devices, xla
 from utils.hardware import look_up
 
@@ -100,7 +99,7 @@ def test_the_rule_about_generations_is_the_one_of_exercise_01_2():
     exercise = runpy.run_path(str(path))
     for version, code, runs, _ in exercise["rows"](exercise["CODE_CASES"]):
         capability = tuple(map(int, version.split(".")))
-        found = any(kit._runs(capability, entry) for entry in code.split())
+        found = any(devices._runs(capability, entry) for entry in code.split())
         assert found is (runs == "yes")
 
 
@@ -149,7 +148,7 @@ def test_a_macs_clang_is_no_compiler_before_the_developer_tools_are_there(
     tools = []
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(kit, "output_of", lambda *command: "".join(tools))
+    monkeypatch.setattr(devices, "output_of", lambda *command: "".join(tools))
     assert "clang++" in needs.missing_compiler()
     tools.append("/Library/Developer/CommandLineTools")
     assert needs.missing_compiler() is None

@@ -10,7 +10,8 @@ import types
 import pytest
 import torch
 
-from device_lab import devices
+from course import machine
+from utils import devices
 from utils.hardware import DEVICE_TABLE, link_limit, look_up, pcie_limit
 
 REPORTED = {  # row → names under which PyTorch reports this device
@@ -147,7 +148,7 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: gpu.name)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
     monkeypatch.setattr(devices, "output_of", answer)
-    monkeypatch.setattr(devices.time, "monotonic", lambda: gpu.second)
+    monkeypatch.setattr(machine.time, "monotonic", lambda: gpu.second)
     devices.nvidia_smi.cache_clear()
     yield gpu
     devices.nvidia_smi.cache_clear()
@@ -206,9 +207,9 @@ def test_throttle_reasons_by_the_name_of_older_and_of_newer_drivers_once_a_secon
     for mask, reasons in masks.items():
         gpu.answers[field] = mask
         gpu.second += 1
-        assert devices.throttle_reasons(torch.device("cuda")) == reasons
+        assert machine.throttle_reasons(torch.device("cuda")) == reasons
         asked = len(gpu.asked)
-        assert devices.throttle_reasons(torch.device("cuda")) == reasons
+        assert machine.throttle_reasons(torch.device("cuda")) == reasons
         assert len(gpu.asked) == asked
 
 

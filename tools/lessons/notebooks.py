@@ -20,7 +20,7 @@ import nbformat
 
 from course import grammar, recordings, uses, widgets
 from course.exercises import lesson_exercises
-from device_lab.errors import LabError
+from device_lab import LabError
 from tools.lessons import links, pages, parts, rules, schemas, table
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ import re
 from course import grammar, uses
 from course.messages import NOT_LIVE, facts_of, state_of
 from course.recordings import FOLDER, FORMAT, RecordingError
-from device_lab.errors import LabError
+from device_lab import LabError
 from tools.lessons import run
 from tools.lessons.schemas import RECORDING, problem
 

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DistributedSampler
 
-from device_lab.errors import LabError
+from device_lab import LabError
 
 SECONDS = 10  # that the ranks of one run may take; they need some milliseconds
 REDUCE = {

@@ -16,7 +16,7 @@ from unittest import mock
 import torch
 from torch.overrides import TorchFunctionMode
 
-from device_lab.errors import LabError
+from device_lab import LabError
 from simulate.toy import ToyStream
 
 NO_EVENT = (

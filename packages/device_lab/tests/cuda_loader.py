@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from device_lab.loader import who_waits
+from device_lab import who_waits
 
 if "libemulator" not in os.environ.get("LD_PRELOAD", ""):
     pytest.exit("no emulated device: python -m emulated_cuda.run python -m pytest …", 2)
@@ -18,16 +18,14 @@ DATA = TensorDataset(torch.rand(64, 8), torch.arange(64) % 10)
 
 def parts(loader):
     weight = torch.ones(8, 8, device="cuda")
-    found = who_waits(loader, lambda batch: batch[0].cuda() @ weight, batches=11)
+    found = who_waits(loader, lambda batch: batch[0].cuda() @ weight)
     assert found.who and str(found)
     return list(found.parts)
 
 
-def test_from_pageable_memory_the_same_copy_is_timed_from_pinned_memory():
-    pageable, pinned = DataLoader(DATA, 8), DataLoader(DATA, 8, pin_memory=True)
+def test_a_batch_that_has_to_be_moved_is_timed_with_and_without_its_copy():
     moved = ["loop", "loader", "step", "launch", "step, no copy", "copy"]
-    assert parts(pageable) == [*moved, "copy, pinned"]
-    assert parts(pinned) == moved
+    assert parts(DataLoader(DATA, 8)) == moved
 
 
 def test_batches_that_are_on_the_gpu_need_no_copy():
@@ -41,5 +39,5 @@ def test_a_step_that_needs_the_batch_on_the_cpu_is_timed_as_it_is():
     def step(batch):
         return torch.from_numpy(batch[0].numpy() / 2).cuda() @ weight
 
-    found = who_waits(DataLoader(DATA, 8), step, batches=11)
+    found = who_waits(DataLoader(DATA, 8), step)
     assert list(found.parts) == ["loop", "loader", "step", "launch"]

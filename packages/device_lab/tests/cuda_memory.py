@@ -6,11 +6,12 @@ import os
 
 import pytest
 import torch
+from harder_steps import HARDER
 from memory_steps import GPU, MIB, STEPS, measured
 from torch import nn
 
-from device_lab._cuda_rules import WHOLE
-from device_lab.memory import peak, rehearse
+from device_lab import peak, rehearse
+from device_lab._kit._cuda_rules import WHOLE
 
 if "libemulator" not in os.environ.get("LD_PRELOAD", ""):
     pytest.exit("no emulated device: python -m emulated_cuda.run python -m pytest …", 2)
@@ -35,6 +36,25 @@ def test_the_rehearsed_peak_is_what_the_allocator_counts(name):
     assert asked > 50 * MIB and abs(off) < 0.002
     assert rest < max(0.02 * allocated, 5 * MIB)
     assert sum(forecast.kinds.values()) == forecast.peak
+
+
+@pytest.mark.parametrize("name", HARDER)
+def test_within_two_percent_of_the_allocator(name):
+    """Of the kinds of public loops: to 1% of the bytes asked for."""
+    forecast = rehearse(HARDER[name], lower=False).peak
+    allocated, asked = measured(HARDER[name])
+    print(f"{name}: {forecast / asked - 1:+.2%}, {forecast / allocated - 1:+.2%}")
+    assert asked > 20 * MIB and abs(forecast / asked - 1) < 0.01
+    assert abs(forecast / allocated - 1) < 0.02
+
+
+@pytest.mark.parametrize("name", [*STEPS, *HARDER])
+def test_peak_is_what_the_allocator_counts(name):
+    step = ({**STEPS, **HARDER}[name])()
+    highest = peak(step, GPU).highest
+    torch.cuda.reset_peak_memory_stats()
+    step()
+    assert highest == torch.cuda.max_memory_allocated()
 
 
 def test_a_recurrent_layer_is_too_low_as_the_docstring_says():

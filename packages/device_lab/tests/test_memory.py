@@ -11,11 +11,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from device_lab._cuda_rules import WHOLE, AsCuda
-from device_lab._ledger import _line
-from device_lab.errors import LabError
-from device_lab.memory import peak, rehearse
-from device_lab.trace import trace_events
+from device_lab import LabError, peak, rehearse
+from device_lab._kit._cuda_rules import WHOLE, AsCuda
+from device_lab._kit._ledger import line
+from device_lab._kit.trace import trace_events
 
 MIB = 2**20
 
@@ -256,8 +255,8 @@ def test_what_cannot_be_rehearsed_is_said_in_one_line():
         rehearse(lambda: lambda: outside(torch.ones(2)))
 
     def make():
-        model = nn.Linear(2, 2)
-        return lambda: model(torch.ones(2)).nonzero()
+        model = nn.Linear(512, 512)
+        return lambda: model(torch.ones(512)).nonzero()
 
     for build in (make, lambda: make()()):
         with pytest.raises(LabError, match=r"nonzero.*values"):
@@ -350,8 +349,8 @@ def test_a_view_is_no_new_tensor():
 
 def test_a_thread_without_a_line_of_the_reader_s_has_none():
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        assert pool.submit(_line).result() is None
-    assert "test_memory.py" in _line()
+        assert pool.submit(line).result() is None
+    assert "test_memory.py" in line()
 
 
 def test_bad_input_of_peak():

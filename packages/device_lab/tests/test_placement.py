@@ -1,14 +1,19 @@
 """left_behind names what model.to(device) does not take along."""
 
+import collections
+import dataclasses
+import json
+import types
+import weakref
 from importlib.util import find_spec
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
-from device_lab import placement
-from device_lab.errors import LabError
-from device_lab.placement import left_behind
+from device_lab import LabError, left_behind
+from device_lab._kit import placement
 
 
 class Block(nn.Module):
@@ -44,7 +49,7 @@ def test_attributes_are_named_by_path_device_and_size(move):
     report = left_behind(model)
     assert report.device.type == ("meta" if move else "cpu")
     assert {
-        left.path: (left[2], left.bytes, left.why) for left in report.found
+        left.path: (left.shape, left.bytes, left.why) for left in report.found
     } == EXPECTED
     assert {left.device.type for left in report.found} == {"cpu"}
     assert report.unsaved == ["1.mask"]
@@ -85,11 +90,239 @@ def test_parts_elsewhere():
     assert [left.path for left in tensors] == ["weight", "bias"]
 
 
-def test_a_tensor_that_a_hook_computes_anew():
-    model = nn.Module()
-    model.weight_g = nn.Parameter(torch.ones(2))
-    model.weight = model.weight_g * 2
-    assert [left.why for left in left_behind(model).found] == [placement.COMPUTED]
+class Detect(nn.Module):
+    """Moves its plain tensors itself, as heads of detectors do."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+        self.grid, self.stride = [torch.zeros(1), torch.zeros(2)], torch.ones(3)
+        self.forgotten = torch.ones(5)
+
+    def _apply(self, fn):
+        super()._apply(fn)
+        self.stride, self.grid = fn(self.stride), list(map(fn, self.grid))
+        self.probed_on = fn(torch.empty(0)).device  # as torchmetrics does
+        return self
+
+
+class Detector(nn.Module):
+    """Moves those of a child."""
+
+    def __init__(self):
+        super().__init__()
+        self.head, self.anchors = Detect(), torch.ones(7)
+
+    def _apply(self, fn, recurse=True):
+        super()._apply(fn, recurse)
+        self.anchors, self.head.forgotten = fn(self.anchors), fn(self.head.forgotten)
+        return self
+
+
+def test_what_a_module_moves_itself_is_not_left_behind():
+    assert paths(nn.Sequential(Detect())) == ["0.forgotten"]
+    assert paths(Detector()) == []
+    moved = nn.Sequential(Detector()).to("meta")[0].head
+    assert moved.stride.is_meta and moved.forgotten.is_meta
+
+
+def paths(model, device=None):
+    return [left.path for left in left_behind(model, device).found]
+
+
+@pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_model_stays_as_it_was(swap, overwrite, monkeypatch):
+    monkeypatch.setattr(torch.__future__, "_swap_module_params_on_conversion", swap)
+    monkeypatch.setattr(
+        torch.__future__, "_overwrite_module_params_on_conversion", overwrite
+    )
+    model = nn.Sequential(Detector(), nn.LSTM(2, 2), nn.BatchNorm1d(2))
+    model[0].head.layer.bias = model[2].bias  # tied
+    model[0].head.layer(torch.ones(1, 2)).sum().backward()
+    watched = [weakref.ref(x) for x in model.parameters()]  # no swapping then
+
+    def state():
+        yield from (id(x) for module in model.modules() for x in vars(module).values())
+        for x in [*model.parameters(), *model.buffers()]:
+            yield from (id(x), id(x.grad), x.data_ptr(), x._version)
+        yield from (id(vars(model[0].head).get("probed_on")), len(vars(model[0].head)))
+
+    before = list(state())
+    left_behind(model)
+    assert list(state()) == before
+    assert all(each() is not None for each in watched)
+
+
+def test_an_apply_that_fails_leaves_the_model_and_pytorch_as_they_were():
+    class Fails(nn.Linear):
+        def _apply(self, fn):
+            self.mark = 1
+            raise RuntimeError("not this one")
+
+    model, apply = nn.Sequential(Fails(2, 2)), nn.Module._apply
+    with pytest.raises(RuntimeError, match="not this one"):
+        left_behind(model)
+    assert nn.Module._apply is apply and not hasattr(model[0], "mark")
+
+
+HOOKED = {
+    "weight_norm": nn.utils.parametrizations.weight_norm,
+    "spectral_norm": nn.utils.parametrizations.spectral_norm,
+    "orthogonal": nn.utils.parametrizations.orthogonal,
+    "old weight_norm": nn.utils.weight_norm,
+    "old spectral_norm": nn.utils.spectral_norm,
+    "pruning": lambda x: prune.l1_unstructured(x, "weight", 2),
+    "pruned twice": lambda x: prune.random_structured(
+        prune.l1_unstructured(x, "weight", 2), "weight", 1, dim=0
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm")
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("name", HOOKED)
+def test_what_a_hook_computes_before_each_forward_is_not_named(name, grad):
+    layer = HOOKED[name](nn.Linear(4, 4).requires_grad_(grad))
+    layer.table = torch.ones(2)
+    assert paths(layer) == ["table"]
+    layer(torch.ones(1, 4))
+    assert paths(layer) == ["table"]
+    with nn.utils.parametrize.cached():
+        layer(torch.ones(1, 4))
+        assert paths(layer) == ["table"]
+
+
+class Rotary(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.ones(2)
+        self.stale = nn.Linear(2, 2).weight * 2
+        self.make(4)
+        self.move()
+
+    def make(self, length):
+        self.cos = torch.zeros(length)
+
+    def move(self):
+        self.shift = torch.zeros(2)
+
+    def forward(self, x):
+        if len(x) > len(self.cos):
+            self.make(len(x))
+        return x.type(torch.float32) * self.cos
+
+    def _apply(self, fn):
+        super()._apply(fn)
+        self.move()
+        return self
+
+
+def test_what_is_computed_is_named_in_softer_words():
+    computed = placement.COMPUTED
+    named = {left.path: left.why for left in left_behind(Rotary()).found}
+    assert named == {
+        "scale": placement.ATTRIBUTE,
+        "stale": computed,
+        "cos": computed,
+        "shift": placement.ATTRIBUTE,
+    }
+
+
+@dataclasses.dataclass
+class Table:
+    x: torch.Tensor
+
+
+class Schedule:
+    def __init__(self, model):
+        self.betas, self.model = torch.ones(3), model
+
+
+Pair = collections.namedtuple("Pair", "one other")
+
+
+def test_other_things_that_hold_tensors():
+    model = nn.Linear(2, 2)
+    model.prior = torch.distributions.Normal(torch.zeros(2), torch.ones(2))
+    model.schedule = Schedule(model)  # of another package than Linear's
+    own = blocks()[1]
+    own.schedule, own.extras, own.caches = Schedule(model), [], {}
+    own.offset = types.SimpleNamespace(a=torch.ones(1))
+    own.recent = collections.deque([Table(torch.ones(1)), Pair(torch.ones(1), None)])
+    own.users = collections.UserDict(x=torch.ones(1))
+    assert paths(model) == ["prior.loc", "prior.scale"]
+    assert paths(own) == [
+        "offset.a",
+        "schedule.betas",
+        "schedule.model.weight",
+        "schedule.model.bias",
+        "recent.0.x",
+        "recent.1.0",
+        "users.x",
+    ]
+
+
+def test_lazy_layers():
+    model = nn.Sequential(nn.LazyLinear(4), nn.LazyBatchNorm1d())
+    model.extras = [nn.LazyLinear(4)]
+    assert paths(model) == []
+    assert paths(model, "cuda") == ["1.num_batches_tracked"]
+    model.extras = [nn.Linear(1, 1, bias=False)]
+    model(torch.ones(2, 3))
+    assert paths(model) == ["extras.0.weight"]
+
+
+def test_what_is_there_already_would_stay_if_the_model_moved_on():
+    model = blocks().to("meta")
+    model[1].offset = torch.zeros(4, device="meta")
+    report = left_behind(model)
+    assert report.staying == ["1.offset"]
+    assert "1.offset" not in [left.path for left in report.found]
+    assert "would stay if the model moved on: 1.offset" in str(report)
+
+
+@pytest.mark.slow
+def test_wrappers(tmp_path):
+    """What DistributedDataParallel, FSDP and torch.compile keep is theirs."""
+    distributed = torch.distributed
+    if not distributed.is_available():
+        pytest.skip("needs torch.distributed")
+    rendezvous = (tmp_path / "store").as_uri()
+    distributed.init_process_group("gloo", rendezvous, rank=0, world_size=1)
+    try:
+        Wrapper = nn.parallel.DistributedDataParallel
+        expected = ["module.0.table"]
+        for wrap in (Wrapper, nn.DataParallel):
+            inner = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+            inner[0].table = torch.ones(2)
+            assert paths(wrap(inner)) == expected
+        sharded = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+        mesh = distributed.device_mesh.init_device_mesh("cpu", (1,))
+        distributed.fsdp.fully_shard(sharded, mesh=mesh)
+        sharded[0].table = torch.ones(2)
+        assert paths(sharded) == ["0.table"]
+        sharded(torch.ones(2, 4)).sum().backward()
+        assert paths(sharded) == ["0.table"]
+    finally:
+        distributed.destroy_process_group()
+    inner = nn.Linear(4, 4)
+    inner.table = torch.ones(2)
+    assert paths(torch.compile(inner)) == ["_orig_mod.table"]
+
+
+def test_text_table_and_dictionary():
+    report = left_behind(nn.Sequential(*(Block() for _ in range(2))))
+    assert "… and 4 more" in str(report) and repr(report) == str(report)
+    shown = report._repr_html_()
+    assert shown.count("<tr>") == 11 and "In no state_dict" in shown
+    assert json.loads(json.dumps(report.to_dict()))["found"][0] == {
+        "path": "0.offset",
+        "device": "cpu",
+        "shape": [4],
+        "bytes": 16,
+        "why": placement.ATTRIBUTE,
+    }
 
 
 def test_an_optimizer_that_was_made_too_early():

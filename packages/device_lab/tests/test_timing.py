@@ -1,5 +1,5 @@
-"""measure: warm-up, clocks, caches, remarks, statistics, turns, settings. A GPU in
-virtual time makes the tests exact.
+"""measure and speedup: warm-up, clocks, remarks, turns, settings, and how often a
+verdict is right. A GPU in virtual time makes the tests exact.
 
 Tests marked `timed` compare real times: they want a machine that does nothing else.
 """
@@ -16,18 +16,16 @@ import pytest
 import torch
 import torch.utils.benchmark
 
-from device_lab import _clocks, devices
-from device_lab._clocks import device_clock, sleep_cycles
-from device_lab.errors import LabError
-from device_lab.timing import (
+from device_lab import LabError
+from device_lab._kit import _clocks, timing
+from device_lab._kit._clocks import device_clock
+from device_lab._kit.timing import (
     Measurement,
     measure,
     measure_together,
     speedup,
     time_text,
 )
-
-PROPERTIES = types.SimpleNamespace(L2_cache_size=50)
 
 
 class VirtualGPU:
@@ -38,7 +36,7 @@ class VirtualGPU:
     def __init__(self, launch=1e-6, jitter=0.0):
         self.host = self.free = 0.0
         self.launch, self.jitter, self.random = launch, jitter, random.Random(1)
-        self.calls, self.flushes = [], []
+        self.calls = []
 
     def perf_counter(self):
         self.host += 1e-9
@@ -60,12 +58,6 @@ class VirtualGPU:
         event.elapsed_time = lambda other: (other.at - event.at) * 1e3
         return event
 
-    def empty(self, size, dtype, device):
-        assert dtype is torch.uint8
-        return types.SimpleNamespace(
-            zero_=lambda: (self.flushes.append(size), self.kernel(1e-3, "flush"))
-        )
-
 
 @pytest.fixture
 def gpu(monkeypatch):
@@ -75,10 +67,8 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", gpu.synchronize)
     monkeypatch.setattr(torch.accelerator, "synchronize", gpu.synchronize)
     monkeypatch.setattr(torch.cuda, "device", lambda device: torch.no_grad())
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: PROPERTIES)
-    monkeypatch.setattr(torch, "empty", gpu.empty)
-    monkeypatch.setattr(devices, "throttle_reasons", lambda device: [])
     monkeypatch.setattr(torch.cuda, "init", lambda: None)
+    monkeypatch.setattr(_clocks, "DOUBTS", [])  # a program may have added some
     return gpu
 
 
@@ -104,17 +94,13 @@ def test_device_clock_is_linear_and_free_of_host_jitter(gpu):
         assert m.median == pytest.approx(seconds, rel=0.01)
 
 
-def test_a_block_is_timed_by_the_device_and_not_by_what_was_asked_before_it(
-    gpu, monkeypatch
-):
+def test_a_block_is_timed_by_the_device_and_not_by_what_was_asked_before_it(gpu):
     gpu.kernel(1.0)
     with device_clock() as clock:
         gpu.kernel(2e-3)
     gpu.kernel(1.0)
     assert gpu.host < 1e-3  # nobody has waited
     assert clock.seconds() == pytest.approx(2e-3) and 1.002 <= gpu.host < 2
-    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: gpu.kernel(cycles / 1.5e9))
-    assert sleep_cycles(20) == pytest.approx(0.020 * 1.5e9, rel=1e-6)
 
 
 def test_host_clock_waits_before_and_after_each_sample(gpu):
@@ -124,7 +110,7 @@ def test_host_clock_waits_before_and_after_each_sample(gpu):
     assert m.median == pytest.approx(2e-3, rel=0.01)
     gpu.kernel(1.0)  # already queued: not charged to the function
     cuda = torch.device("cuda")
-    seconds = _clocks.host_seconds(lambda: gpu.kernel(2e-3), cuda, 1)
+    _, seconds = _clocks.seconds(lambda: gpu.kernel(2e-3), cuda)
     assert seconds == pytest.approx(2e-3, rel=0.01)
 
 
@@ -133,8 +119,8 @@ def test_on_a_lazy_device_each_result_is_held_until_its_work_is_launched(monkeyp
     time nothing.
     """
     alive, launched = weakref.WeakSet(), []
-    monkeypatch.setattr(devices, "launch_graph", lambda: launched.append(len(alive)))
-    monkeypatch.setattr(devices, "synchronize", lambda: None)
+    monkeypatch.setattr(_clocks, "launch_graph", lambda: launched.append(len(alive)))
+    monkeypatch.setattr(_clocks, "wait_for", lambda device: None)
 
     class Result:
         def __init__(self):
@@ -144,16 +130,15 @@ def test_on_a_lazy_device_each_result_is_held_until_its_work_is_launched(monkeyp
     assert m.clock == "host" and len(launched) >= 10 * m.calls and set(launched) == {1}
 
 
-def test_cold_overwrites_twice_the_l2_before_each_sample_outside_the_clock(gpu):
-    warm = measure(lambda: gpu.kernel(2e-3), "cuda", n=10)
-    assert gpu.flushes == [] and "cold" not in str(warm)
-    m = measure(lambda: gpu.kernel(2e-3), "cuda", cold=True, n=10)
-    assert gpu.flushes[-10:] == [100] * 10 and set(gpu.flushes) == {100}
-    assert m.median == pytest.approx(2e-3, rel=0.01)
-    assert m.calls == 1 and "cold" in str(m)
-    # the flush takes 1 ms
-    m = measure(lambda: gpu.kernel(1e-5), "cuda", cold=True, seconds=0.1)
-    assert 90 <= m.n <= 100
+def test_what_comes_before_a_sample_is_not_in_it(gpu):
+    m = measure(
+        lambda: gpu.kernel(1e-5, "ours"),
+        "cuda",
+        n=10,
+        before=lambda: gpu.kernel(1e-3, "before"),
+    )
+    assert m.median == pytest.approx(1e-5, rel=0.01) and m.calls == 1
+    assert gpu.calls[-20:] == ["before", "ours"] * 10
 
 
 def test_short_kernels_are_timed_many_at_a_time(gpu):
@@ -161,8 +146,6 @@ def test_short_kernels_are_timed_many_at_a_time(gpu):
     m = measure(lambda: gpu.kernel(2e-6), "cuda", n=10)
     assert m.calls >= 100 and m.median == pytest.approx(2e-6, rel=0.1)
     assert f"{m.calls} calls a sample" in str(m) and not m.remarks
-    cold = measure(lambda: gpu.kernel(2e-6), "cuda", cold=True, n=10)
-    assert "10 µs" in " ".join(cold.remarks)
 
 
 def test_launch_bound_kernels_are_called_so(gpu):
@@ -173,12 +156,16 @@ def test_launch_bound_kernels_are_called_so(gpu):
 
 
 @pytest.mark.parametrize("clock", ["device", "host"])
-def test_a_gpu_that_is_slowed_down_and_a_wide_spread_are_remarked(
-    gpu, monkeypatch, clock
-):
-    monkeypatch.setattr(devices, "throttle_reasons", lambda device: ["heat"])
+def test_doubts_of_a_device_and_a_wide_spread_are_remarked(gpu, monkeypatch, clock):
+    working = []
+
+    def doubt(device):
+        working.append(gpu.free > gpu.host)
+        return [f"{device} is hot"]
+
+    monkeypatch.setattr(_clocks, "DOUBTS", [doubt])
     m = measure(lambda: gpu.kernel(2e-3), "cuda", clock=clock, n=10)
-    assert m.remarks == ("the GPU was slowed down by its heat",)
+    assert m.remarks == ("cuda is hot",) and working == [clock == "device"]
     spread = (1e-2, 2e-2)
     m = measure(
         lambda: gpu.kernel(gpu.random.choice(spread)), "cuda", clock=clock, n=40
@@ -187,7 +174,7 @@ def test_a_gpu_that_is_slowed_down_and_a_wide_spread_are_remarked(
 
 
 def made_of(samples, clock="host"):
-    return Measurement(tuple(samples), clock, 1, 0.0, False, {})
+    return Measurement(tuple(samples), clock, 1, 0.0, {})
 
 
 def test_statistics_of_known_samples():
@@ -201,13 +188,21 @@ def test_statistics_of_known_samples():
         assert word in str(m)
 
 
-@pytest.mark.parametrize("n", [7, 20, 50])
+def test_one_sample_tells_nothing():
+    assert made_of([2.0]).interval == (0, math.inf)
+    assert "n 1" in str(made_of([2.0]))
+    verdict = speedup(made_of([2.0]), made_of([1.0]))
+    assert verdict.answer == "undecided" and verdict.rounds == 7
+    assert made_of([2.0]).to_dict()["samples"] == [2.0]
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 7, 20, 50])
 def test_interval_covers_the_median_of_a_skewed_distribution(n):
     draw, median, covered = random.Random(n), math.log(2), 0
     for _ in range(2000):
         low, high = made_of([draw.expovariate(1) for _ in range(n)]).interval
         covered += low <= median <= high
-    assert covered / 2000 >= 0.94
+    assert covered / 2000 >= 0.93
 
 
 def test_speedup_is_a_ratio_of_medians_with_interval_and_both_absolutes():
@@ -215,14 +210,88 @@ def test_speedup_is_a_ratio_of_medians_with_interval_and_both_absolutes():
     slow = made_of([draw.gauss(2e-3, 1e-4) for _ in range(60)])
     fast = made_of([draw.gauss(1e-3, 1e-4) for _ in range(60)])
     s = speedup(slow, fast)
-    assert s.times == slow.median / fast.median
+    assert s.times == pytest.approx(slow.median / fast.median)
     assert 1.85 < s.low < s.times < s.high < 2.15
     assert s.high - s.low > 0.1  # about ±1.96 × 1.8%
     assert time_text(slow.median) in str(s) and time_text(fast.median) in str(s)
+    assert s.answer == "faster" and speedup(fast, slow).answer == "slower"
     same = speedup(slow, slow)
     assert same.low < 1 < same.high
+    assert same.answer == "even" and "no difference larger than 3.2%" in str(same)
+    assert repr(same) == str(same) and same.to_dict()["answer"] == "even"
     with pytest.raises(LabError, match="two clocks"):
         speedup(slow, made_of([1.0], "device"))
+
+
+def steady(draw):
+    return draw.gauss(1, 0.05)
+
+
+def skewed(draw):
+    return 1 + draw.expovariate(5)
+
+
+def unsteady(draw):
+    return math.exp(draw.gauss(0, 0.3))
+
+
+def disturbed(draw):  # one in five takes several times as long
+    return draw.gauss(1, 0.03) + (draw.random() < 0.2) * draw.expovariate(0.5)
+
+
+def of_two_speeds(draw):
+    return draw.choice((1, 1.5)) * draw.gauss(1, 0.02)
+
+
+def drawn(draw, time, times, n):
+    before = made_of([times * time(draw) for _ in range(n)])
+    return speedup(before, made_of([time(draw) for _ in range(n)]))
+
+
+@pytest.mark.parametrize("n", [3, 7, 12, 40])
+@pytest.mark.parametrize("time", [steady, skewed, unsteady, disturbed, of_two_speeds])
+def test_of_two_that_are_alike_few_verdicts_name_a_faster_one(time, n):
+    draw = random.Random(n)
+    answers = [drawn(draw, time, 1, n).answer for _ in range(600)]
+    assert (answers.count("faster") + answers.count("slower")) / 600 <= 0.05
+
+
+@pytest.mark.parametrize("n", [7, 12, 40])
+@pytest.mark.parametrize("time", [steady, skewed, unsteady, disturbed])
+def test_of_one_that_is_faster_few_verdicts_say_even_or_slower(time, n):
+    draw = random.Random(n)
+    answers = [drawn(draw, time, 1.06, n).answer for _ in range(600)]
+    assert (answers.count("even") + answers.count("slower")) / 600 <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("time", "times", "n"),
+    [
+        (steady, 1, 7),
+        (steady, 1.1, 7),
+        (skewed, 1.1, 7),
+        (skewed, 1.3, 7),
+        (skewed, 1.1, 20),
+        (unsteady, 1.3, 7),
+        (unsteady, 0.8, 20),
+        (disturbed, 1.05, 20),
+    ],
+)
+def test_the_rounds_that_are_promised_decide_in_most_cases(time, times, n):
+    draw, decided = random.Random(0), []
+    while len(decided) < 60:
+        first = drawn(draw, time, times, n)
+        if first.answer == "undecided":
+            assert first.rounds > n and f"n={first.rounds:,} would tell" in str(first)
+            again = drawn(draw, time, times, min(first.rounds, 3000))
+            decided.append(again.answer != "undecided")
+    assert sum(decided) >= 0.7 * 60
+
+
+def test_more_rounds_are_promised_in_the_square_of_the_spread():
+    """Twice as wide an interval: four times as many rounds."""
+    narrow, wide = (timing._rounds(20, 1.2, 1.2 / h, 1.2 * h) for h in (1.25, 1.25**2))
+    assert wide == pytest.approx(4 * narrow, abs=4)
 
 
 def test_time_text():
@@ -321,5 +390,7 @@ def test_what_cannot_be_timed():
     batches = iter(range(3))
     with pytest.raises(LabError, match="ended too early: measure calls"):
         measure(lambda: next(batches), "cpu", n=7)
-    with pytest.raises(LabError, match="needs a function, not a Tensor"):
+    with pytest.raises(LabError, match="needs functions.*: lambda"):
         measure(torch.ones(3).sum(), "cpu")
+    with pytest.raises(LabError, match="by name if many"):
+        measure_together([print, len], "cpu")

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from device_lab.errors import LabError
-from device_lab.trace import NOTHING, busy, trace_events
+from device_lab import LabError
+from device_lab._kit.trace import NOTHING, busy, trace_events
 
 
 def test_a_range_comes_before_the_work_within_it_and_ends_after_it():

@@ -2,6 +2,8 @@
 own sync-debug mode on the emulated device (cuda_waits.py).
 """
 
+import json
+import os
 from importlib.util import find_spec
 
 import pytest
@@ -9,8 +11,9 @@ import torch
 from torch import nn
 from waiting_steps import OPTIMIZERS, TABLE, assign, program, training
 
-from device_lab.errors import LabError
-from device_lab.waits import find_waits
+from device_lab import LabError, find_waits
+from device_lab._kit import _lines
+from device_lab._kit._cures import INSIDE
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -97,13 +100,15 @@ def test_the_line_what_it_is_and_how_often():
     assert (wait.operation, wait.kind, wait.times) == ("item", "value", 1)
     text = str(report)
     assert (
-        text.startswith("1 waits in a step, on 1 line (on a CPU") and wait.code in text
+        text.startswith("1 wait in a step, on 1 line (on a CPU") and wait.code in text
     )
     assert max(map(len, text.splitlines())) <= 88
 
 
 def test_what_a_library_reads_is_ours():
-    """error_if_nonfinite asks, within PyTorch: the line is that of the call."""
+    """error_if_nonfinite asks, within PyTorch: the line is that of the call, and
+    PyTorch's own stands below it.
+    """
     weight = torch.ones(3, requires_grad=True)
 
     def step():
@@ -112,6 +117,74 @@ def test_what_a_library_reads_is_ours():
 
     (wait,) = find_waits(step).waits
     assert "error_if_nonfinite=True" in wait.code and wait.kind == "value"
+    assert wait.inside.startswith("torch/nn/utils/clip_grad.py:")
+    assert "  if error_if_nonfinite and" in wait.inside
+
+
+def test_a_wait_in_pytorch_without_a_cure_that_is_known():
+    x = torch.ones(3)
+    (wait,) = find_waits(lambda: nn.functional.gaussian_nll_loss(x, x, x)).waits
+    assert wait.inside.startswith("torch/nn/functional.py:")
+    assert wait.cure == INSIDE and "n steps" not in str(wait)
+    # what only hands the call on is no library's line
+    lossy = "F.ctc_loss(x.view(4, 2, 8).log_softmax(2), labels % 7 + 1, *lengths)"
+    given = "f'{x.sum():.3f}'", "torch.unique(labels)", "x[mask]", "range(three)", lossy
+    for text in given:
+        (wait,) = find_waits(program(text, torch.device("cpu"))).waits
+        assert wait.inside == ""
+
+
+@pytest.mark.skipif("site-packages" not in torch.__file__, reason="it is elsewhere")
+def test_the_library_beside_pytorch_is_another(monkeypatch):
+    """Its folder's name may begin with PyTorch's, and lie in that of Python's own."""
+    own = os.path.dirname(os.path.dirname(os.path.dirname(torch.__file__)))
+    monkeypatch.setattr(_lines, "STANDARD", own)
+    path = os.path.join(os.path.dirname(torch.__file__) + "other", "a.py")
+    names, x = {}, torch.ones(1)
+    exec(compile("def read(x):\n    return x.item()\n", path, "exec"), names)
+    (wait,) = find_waits(lambda: names["read"](x)).waits
+    assert wait.inside.startswith("torchother/a.py:2")
+
+
+def test_what_the_result_shows():
+    report = find_waits(program("x[mask].sum().item()", torch.device("cpu")))
+    cells = report._repr_html_()
+    assert cells.count("<tr>") == 3 and "torch.where(mask, a, b)" in cells
+    assert repr(report) == str(report)
+    size, value = report.to_dict()["waits"]
+    assert (size["kind"], value["kind"]) == ("size", "value")
+    assert size["cure"] in str(report.waits[0])
+    assert json.dumps(report.to_dict())
+
+
+# Without elements nothing is copied, and some operators need not look (their sources:
+# copy_impl, Equal.cpp, SummaryOps.cu, Repeat.h); nonzero looks all the same.
+EMPTY = {
+    "torch.from_numpy(numpy.ones(0)).to(device)": 0,
+    "torch.zeros(0).to(x)": 0,
+    "torch.zeros(0).type_as(x)": 0,
+    "torch.tensor([], device=device)": 0,
+    "torch.as_tensor(numpy.ones(0), device=device)": 0,
+    "x.new_tensor([])": 0,
+    "x[:0].cpu()": 0,
+    "x[:0].tolist()": 0,
+    "x[:0].copy_(torch.ones(0, 8))": 0,
+    "x[[]]": 0,
+    "x[torch.from_numpy(numpy.arange(0))]": 0,
+    "torch.equal(x[:0], x[:0])": 0,
+    "torch.equal(x, x[:2])": 0,
+    "torch.bincount(labels[:0])": 0,
+    "torch.repeat_interleave(labels[:0], labels[:0])": 0,
+    "torch.allclose(x[:0], x[:0])": 1,
+    "mask[:0].nonzero()": 1,
+    "x[:0].sum().item()": 1,
+}
+
+
+@pytest.mark.parametrize("text", EMPTY)
+def test_what_waits_without_elements(text):
+    report = find_waits(program(text, torch.device("cpu")))
+    assert sum(wait.times for wait in report.waits) == EMPTY[text], report
 
 
 def test_batches_of_a_loader_are_on_the_host_until_they_are_moved():
@@ -159,6 +232,41 @@ def test_synchronize_is_asked_for():
     assert wait.kind == "asked for"
 
 
+@pytest.mark.parametrize("module", [torch.cuda, torch.xpu, torch.accelerator])
+def test_a_device_that_is_not_there_is_not_waited_for(module):
+    if module.is_available():
+        pytest.skip("it is there")
+    (wait,) = find_waits(lambda: module.synchronize()).waits
+    assert (wait.operation, wait.kind, wait.times) == ("synchronize", "asked for", 1)
+    with pytest.raises((AssertionError, RuntimeError)):
+        find_waits(lambda: torch.cuda.current_stream().synchronize())  # as elsewhere
+    with pytest.raises((AssertionError, RuntimeError)):
+        module.synchronize()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there scalers are not disabled")
+@pytest.mark.filterwarnings("ignore:torch.cuda.amp.GradScaler is enabled")
+def test_a_scaler_that_is_disabled_without_cuda_is_named():
+    model, scaler = nn.Linear(2, 2), torch.amp.GradScaler()
+    optimizers = [torch.optim.SGD(model.parameters(), 0.1, fused=x) for x in (0, 1)]
+
+    def step(optimizer, scaler):
+        scaler.scale(model(torch.ones(1, 2)).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    report = find_waits(lambda: step(optimizers[0], scaler), steps=2)
+    (wait,) = report.scaler
+    assert report.waits == [] and wait.times == 1
+    assert wait.code == "scaler.step(optimizer)" and "fused=True" in wait.cure
+    assert "enabled, it waits besides" in str(report) and wait.code in str(report)
+    assert wait.code in report._repr_html_()
+    assert find_waits(lambda: step(optimizers[1], scaler)).scaler == []
+    on_cpu = torch.amp.GradScaler("cpu")  # is enabled, and seen as it is
+    report = find_waits(lambda: step(optimizers[0], on_cpu))
+    assert report.scaler == [] and report.waits[0].code == wait.code
+
+
 def test_errors():
     with pytest.raises(LabError, match="a function without arguments"):
         find_waits(torch.ones(1))
@@ -192,9 +300,10 @@ def test_what_waits_on_xla():
 
     device = torch_xla.device()
     x = torch.ones(3).to(device)
-    assert find_waits(lambda: assign(x, x > 0, 0.0)) == ([], "xla")
+    report = find_waits(lambda: assign(x, x > 0, 0.0))
+    assert (report.waits, report.device) == ([], "xla")
     step = training(device, options={"capturable": True})
-    assert find_waits(step) == ([], "xla")
+    assert find_waits(step).waits == []
     step = training(device, options={"capturable": True}, read=lambda x: x.item())
     assert [wait.operation for wait in find_waits(step).waits] == ["item"]
 

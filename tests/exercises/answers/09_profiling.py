@@ -54,7 +54,7 @@ NAME_FAULT = SOLUTION["09.2"]
 ANSWERS["09.2"] = Answers(
     right=[
         """
-from device_lab.trace import busy
+from device_lab import busy
 
 
 def name_fault(trace, waits):
@@ -72,7 +72,7 @@ def name_fault(trace, waits):
 """,
         """
 import re
-from device_lab.trace import busy
+from device_lab import busy
 
 
 def name_fault(trace, waits):
@@ -94,7 +94,7 @@ def name_fault(trace, waits):
             NAME_FAULT, ('("aten::", "cuda", "hip")', '("aten::", "cuda")')
         ): "aten::, cuda and hip together",
         """
-from device_lab.trace import busy
+from device_lab import busy
 
 
 def name_fault(trace, waits):
@@ -109,7 +109,7 @@ def name_fault(trace, waits):
     return "input-bound"
 """: "whatever waits",
         """
-from device_lab.trace import busy
+from device_lab import busy
 
 
 def name_fault(trace, waits):

@@ -6,7 +6,7 @@ import threading
 import pytest
 import torch
 
-from device_lab.errors import LabError
+from device_lab import LabError
 from exercises.doubles.streams import CudaStreams, SpyStream
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from device_lab.errors import LabError
+from device_lab import LabError
 from exercises.doubles.toy_xla import ToySpmd, ToyXLA
 
 

@@ -1,8 +1,7 @@
-"""Traces: what torch.profiler has recorded, event by event, and how much of the time a
-GPU worked (busy).
-"""
+"""busy: how much of the time a GPU worked, from what torch.profiler has recorded."""
 
 import collections
+import dataclasses
 import gzip
 import itertools
 import json
@@ -10,66 +9,75 @@ import math
 import os
 import pathlib
 import tempfile
-from typing import NamedTuple
+from typing import Any
 
 import torch
 
+from ._results import Result
 from .errors import LabError
 from .timing import time_text
 
-# Kineto, the library of the profiler, keeps its remarks on what it finds here to itself
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-
+Event = dict[str, Any]
 # categories of Kineto (libkineto's ActivityType): work of a device, work of the host
 DEVICE_WORK = {"kernel", "gpu_memcpy", "gpu_memset"}
 HOST_WORK = set(
     "cpu_op user_annotation python_function cuda_runtime cuda_driver xpu_runtime"
     " xpu_driver overhead".split()
 )
+NOTHING = "(no event: Python, sleep)"
 
 
-def trace_events(prof: torch.profiler.profile) -> list[dict]:
-    """The events that a profiler has recorded, as `export_chrome_trace` writes them, in
-    order of time.
-
-    prof: torch.profiler.profile, after its block. Each event is a dict with `name`,
-    `ph` (the kind of entry: "X" for one that has a length, "i" for a moment), `ts` (its
-    beginning in µs) and `tid` (which thread, or which stream of a GPU); most have `cat`
-    (the kind of work), `dur` (the length in µs) and `args`. Of two that begin at the
-    same time, the longer one, which calls the other, comes first. RuntimeError where
-    the recording has been exported before.
+def trace_events(
+    trace: torch.profiler.profile | str | os.PathLike[str] | list[Event],
+) -> list[Event]:
+    """What a profiler has recorded, as `export_chrome_trace` writes it, in order of
+    time. Of two that begin together the longer one, which calls the other, is first.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "trace.json")
-        prof.export_chrome_trace(path.as_posix())
-        return _read(path)
+    if isinstance(trace, (str, os.PathLike)):
+        trace = _read(trace)
+    elif not isinstance(trace, list):
+        trace = _exported(trace)
+    return sorted(trace, key=lambda e: (e.get("ts", 0), -e.get("dur", 0)))
 
 
-def _read(path):
+def _read(path: str | os.PathLike[str]) -> list[Event]:
     opened = gzip.open if str(path).endswith(".gz") else open
     with opened(path, "rt", encoding="utf-8") as file:
         try:
             trace = json.load(file)
-            return _in_order(trace["traceEvents"] if isinstance(trace, dict) else trace)
-        except (AttributeError, KeyError, TypeError, ValueError):
-            raise LabError(f"{path} holds no Chrome trace") from None
+        except ValueError:
+            trace = None
+    events = trace.get("traceEvents") if isinstance(trace, dict) else trace
+    if isinstance(events, list) and all(isinstance(e, dict) for e in events):
+        return events
+    raise LabError(f"{path} holds no Chrome trace")
 
 
-def _in_order(events):
-    return sorted(events, key=lambda e: (e.get("ts", 0), -e.get("dur", 0)))
+def _exported(prof: torch.profiler.profile) -> list[Event]:
+    if not hasattr(prof, "export_chrome_trace"):
+        kind = type(prof).__name__
+        raise LabError(f"busy asks a profiler, a path or a list, this is {kind}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "trace.json")
+        try:
+            prof.export_chrome_trace(path.as_posix())
+        except (AssertionError, AttributeError):  # it has not started, or not ended
+            why = "nothing is recorded yet: ask after the profiler's block"
+            raise LabError(why) from None
+        except RuntimeError:
+            why = "this recording has been exported before: give the path of its file"
+            raise LabError(why) from None
+        return _read(path)
 
 
-NOTHING = "(no event: Python, sleep)"
-
-
-class Busy(NamedTuple):
+@dataclasses.dataclass(frozen=True, repr=False)
+class Busy(Result):
     """How much of the time a GPU worked, from its first piece of work to its last.
 
-    share: worked / window. worked, window: seconds with work, and in all. pieces: how
-    many kernels, copies, memsets. gaps: (begin, length) in seconds since the first
-    piece, the longest first. longest, idle: what the host was in during the longest
-    gap, and during all of them: name → seconds, without what that called in turn;
-    several threads may add up to more than the gap.
+    worked, window: seconds with work, and in all. pieces: kernels, copies, memsets.
+    gaps: (begin, length) in seconds since the first piece, the longest first. longest,
+    idle: what the host was in during the longest gap, and during all: name → seconds,
+    without what that called; several threads may add up to more than the gap.
     """
 
     share: float
@@ -80,43 +88,41 @@ class Busy(NamedTuple):
     longest: dict[str, float]
     idle: dict[str, float]
 
-    def __str__(self):
+    def __str__(self) -> str:
         text = f"The GPU worked {self.share:.1%} of {time_text(self.window)}"
         lines = [f"{text}, in {self.pieces} pieces with {len(self.gaps)} gaps."]
         if self.gaps:
             begin, length = map(time_text, self.gaps[0])
             lines += [f"The longest gap, {length} (at {begin}); the host was in:"]
             lines += _rows(self.longest)
-            lines += [
-                f"All gaps, {time_text(self.window - self.worked)}; the host was in:"
-            ]
-            lines += _rows(self.idle)
+            idle = time_text(self.window - self.worked)
+            lines += [f"All gaps, {idle}; the host was in:", *_rows(self.idle)]
         return "\n".join(lines)
 
 
-def _rows(seconds_of):
+def _rows(seconds_of: dict[str, float]) -> list[str]:
     most = list(seconds_of.items())[:3]
     return [f"{time_text(seconds):>9}  {name[:74]}" for name, seconds in most]
 
 
-def busy(trace: torch.profiler.profile | str | os.PathLike | list[dict]) -> Busy:
+def busy(trace: torch.profiler.profile | str | os.PathLike[str] | list[Event]) -> Busy:
     """How much of the time a GPU worked, its gaps, and what the host did in them.
 
     trace: a profiler after its block, the path of a Chrome trace (.json, .json.gz), or
-        what `trace_events` gives
+        its events
 
-    Kernels, copies and memsets of all streams are merged. Ranges that the profiler
-    draws on the GPU's rows are no work; ProfilerStep says nothing about the host. Of
-    several GPUs the one with most work is described. Not seen: the time before its
-    first piece and after its last, how much of the GPU a kernel fills, and threads and
-    processes that the profiler did not watch. LabError if no GPU's work is recorded.
+    Kernels, copies and memsets of all streams are merged. Of several GPUs the one with
+    most work is described. Not seen: the time before its first piece and after its
+    last, how much of the GPU a kernel fills, and threads and processes that the
+    profiler did not watch. LabError if no GPU's work is recorded.
     """
     work, threads = collections.defaultdict(list), collections.defaultdict(list)
-    for e in _events(trace):
+    for e in trace_events(trace):
         start, kind = e.get("ts", 0), e.get("cat")
         end = start + e.get("dur", 0)
         if kind in DEVICE_WORK:
             work[e["pid"]].append((start, end))
+        # ProfilerStep spans a whole step, and says nothing about the host
         elif kind in HOST_WORK and not e["name"].startswith("ProfilerStep"):
             threads[e["pid"], e["tid"]].append((start, end, e["name"]))
     if not work:
@@ -140,26 +146,6 @@ def busy(trace: torch.profiler.profile | str | os.PathLike | list[dict]) -> Busy
     )
 
 
-def _events(trace):
-    if isinstance(trace, list):
-        return _in_order(trace)
-    if isinstance(trace, (str, os.PathLike)):
-        return _read(trace)
-    if not hasattr(trace, "export_chrome_trace"):
-        kind = type(trace).__name__
-        raise LabError(f"busy asks a profiler, a path or a list, this is {kind}")
-    try:
-        return trace_events(trace)
-    except (AssertionError, AttributeError):  # it has not started, or not ended
-        raise LabError(
-            "nothing is recorded yet: ask after the profiler's block"
-        ) from None
-    except RuntimeError:
-        raise LabError(
-            "this recording has been exported before: give the path of its file"
-        ) from None
-
-
 def _union(spans):
     """[start, end] in order; those that overlap are one."""
     merged = []
@@ -175,7 +161,7 @@ def _length(spans):
     return sum(end - start for start, end in spans)
 
 
-def _within(threads, gaps):
+def _within(threads: Any, gaps: list[Any]) -> dict[str, float]:
     """What the host was in during the gaps, which are in order: name → seconds."""
     seconds, seen = collections.Counter(), []
     for events in threads.values():
@@ -194,9 +180,8 @@ def _within(threads, gaps):
 
 
 def _innermost(events):
-    """(start, end, name) pieces of a thread: where it was, without what that called.
-
-    events: (start, end, name) in order of time, a caller before what it calls.
+    """(start, end, name) of where a thread was, without what that called. events: the
+    same in order of time, a caller before what it calls.
     """
     stack, now = [], -math.inf
     for start, end, name in [*events, (math.inf, math.inf, "")]:

@@ -1,12 +1,7 @@
-"""Ledger: which storages exist, call by call. `memory` counts with it. And the
-line of the reader's code, which `find_waits` asks for, too.
-"""
+"""Ledger: which storages exist, call by call. `memory` counts with it."""
 
 import functools
 import math
-import os
-import sys
-import sysconfig
 import weakref
 from dataclasses import dataclass
 
@@ -15,16 +10,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from ._lines import reader_frame
 from .devices import pick_device
 from .errors import LabError, file_name
 
 FORWARD, BACKWARD = "the forward pass", "the backward pass"
 AGAIN, OPTIMIZER = "the recomputation within backward", "the optimizer step"
-LIBRARIES = "site-packages", "dist-packages"
-STANDARD = sysconfig.get_path("stdlib")
-# PyTorch, with torch_xla beside it, and the kit
-HERE = os.path.join(os.path.dirname(__file__), "")
-OWN = os.path.dirname(torch.__file__), HERE, "<frozen"
 
 
 @dataclass
@@ -56,14 +47,14 @@ class Ledger(TorchDispatchMode):
         if func.namespace == "prim":  # "which device?", asked by C++
             return func(*args, **kwargs or {})
         self.phases.append(self.phase())
+        out = self.call(func, args, kwargs or {})
         for x in tree_leaves((args, kwargs)):
             self.note(x)
-        out = self.call(func, args, kwargs or {})
         for x in tree_leaves(out):
             count = len(self.pieces)  # views are no new tensors
             piece = self.note(x)
             if len(self.pieces) > count and piece.nbytes > self.largest[0]:
-                where = _line() or self.phase()
+                where = line() or self.phase()
                 self.largest = piece.nbytes, f"{func.overloadpacket} in {where}"
         return out
 
@@ -117,34 +108,18 @@ class Ledger(TorchDispatchMode):
         return int(curve.max()), start + int(curve.argmax())
 
 
-def size_text(nbytes):
+def size_text(nbytes: float) -> str:
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if abs(nbytes) >= size:
             return f"{nbytes / size:,.4g} {unit}"
     return f"{nbytes} bytes"
 
 
-def _line():
-    frame, _ = reader_frame()
-    if frame is None:
-        return None
-    name = file_name(frame.f_code.co_filename)
-    return f"{frame.f_code.co_name}, {name}:{frame.f_lineno}"
+def line():
+    """The function, file and line of the reader's code that is running, or None."""
+    frame = reader_frame()
+    return frame and line_of(frame.f_code, frame.f_lineno)
 
 
-def reader_frame():
-    """(frame, inside): the innermost frame of code that is no library's, None in a
-    thread that has none, such as autograd's for a GPU; and the file and line of the
-    innermost library below it, PyTorch and the kit apart, or "".
-    """
-    frame, inside = sys._getframe(1), ""
-    while frame:
-        path = frame.f_code.co_filename
-        own, library = path.startswith(OWN), any(part in path for part in LIBRARIES)
-        if library and not own and not inside:
-            folder, name = os.path.split(path)
-            inside = f"{os.path.basename(folder)}/{name}:{frame.f_lineno}"
-        if not (own or library or path.startswith(STANDARD)):
-            break
-        frame = frame.f_back
-    return frame, inside
+def line_of(code, number):
+    return f"{code.co_name}, {file_name(code.co_filename)}:{number}"

@@ -3,24 +3,24 @@
 """
 
 import contextlib
+import copy
 import functools
 import math
 import pathlib
 import re
-import types
 import warnings
 from unittest import mock
 
-import numpy
 import torch
 from torch.optim import optimizer as optim
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.data import dataloader
 
-from .errors import LabError
+from ._values import CPU, Values, outside
 
 aten = torch.ops.aten
-CPU = torch.device("cpu")
+DEVICES = "cpu", "cuda", "mps", "xpu"
 H100 = (9, 0), 132, 2048  # capability, multiprocessors, threads on each
 # What is composed on the CPU, and has a kernel of its own on CUDA: all of PyTorch 2.13
 WHOLE = "_fused_rms_norm", "mish_backward", "silu_backward"
@@ -32,10 +32,8 @@ class AsCuda(contextlib.ExitStack):
 
     To C++ these are fake tensors on the CPU, since autograd aborts for those of a
     device that the build does not have; their dispatch keys are CUDA's, and what
-    PyTorch does otherwise on CUDA is put in its place here. Most of it is private, and
-    all of that stands in this module: FakeTensorMode, what `_patches` replaces,
-    overridden kernels (torch.library). gpu: as H100 above; that of a GPU that is there.
-    autocast: whether it was switched on.
+    PyTorch does otherwise on CUDA is put in its place. What is private of that stands
+    in this module. gpu: as H100 above. autocast: whether it was switched on.
     """
 
     def __init__(self):
@@ -49,16 +47,16 @@ class AsCuda(contextlib.ExitStack):
     def __enter__(self):
         from torch._subclasses import fake_tensor  # takes a second
 
-        self.no_value = fake_tensor.DataDependentOutputException
-        self.no_size = fake_tensor.DynamicOutputShapeException
         with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.random.fork_rng(devices=[]))
             for patch in _patches(self, fake_tensor):
                 stack.enter_context(patch)
             library = torch.library._scoped_library("aten", "IMPL")
             self.override(stack.enter_context(library))
             mode = fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
+            self.values = Values(mode, fake_tensor)
             stack.enter_context(mode)
-            stack.enter_context(_Here())
+            stack.enter_context(_Here(self.values))
             self.push(stack.pop_all())
         return self
 
@@ -73,27 +71,6 @@ class AsCuda(contextlib.ExitStack):
         for operation, policy in _autocast_lists():
             rule = functools.partial(self.cast, operation, policy)
             library.impl(operation, rule, "AutocastCUDA")
-
-    def call(self, func, args, kwargs):
-        """An operation, as a TorchDispatchMode gets it. A value that Python asks for
-        (.item(), `if loss > 1`) is 0. LabError for a size that depends on values.
-        """
-        if kwargs.get("device") is not None:
-            kwargs = {**kwargs, "device": CPU}
-        try:
-            return func(*args, **kwargs)
-        except self.no_value:
-            if func in (aten.equal.default, aten.allclose.default):
-                return False
-            # of tensors made in inference_mode it is still called item
-            if func not in (aten._local_scalar_dense.default, aten.item.default):
-                raise
-            return 0.0 if args[0].dtype.is_floating_point else 0
-        except self.no_size as error:
-            raise LabError(
-                f"{func} makes a result whose size depends on values, which tensors"
-                " without data do not have: leave it out"
-            ) from error
 
     def cast(self, operation, policy, *args, **kwargs):
         """An operation under autocast; C++ has this for tensors on CUDA only."""
@@ -122,47 +99,74 @@ class AsCuda(contextlib.ExitStack):
 class _Here(TorchFunctionMode):
     """Takes every device for the CPU."""
 
+    def __init__(self, values):
+        super().__init__()
+        self.values = values
+
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func is torch.Tensor.cuda:
+        kwargs = kwargs or {}
+        if func in (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist):
+            return func(self.values.data(args[0]), *args[1:], **kwargs)
+        if func in (torch.Tensor.record_stream, torch.Tensor.pin_memory):
             return args[0]
-        if func in (torch.Tensor.numpy, torch.Tensor.__array__):
-            dtype = str(args[0].dtype).removeprefix("torch.")
-            return numpy.zeros(args[0].shape, dtype)
         if func is torch.Tensor.__deepcopy__:  # it would copy the storage's data
-            return args[0].detach().clone().requires_grad_(args[0].requires_grad)
-        kwargs = {name: _here(value) for name, value in (kwargs or {}).items()}
-        return func(*map(_here, args), **kwargs)
+            return _copy(*args)
+        if func is torch.device:  # without its index
+            return func(_here(args[0] if args else kwargs["type"]))
+        if func is torch.Tensor.cuda:
+            func, args, kwargs = torch.Tensor.to, (args[0], CPU), {}
+        moves = func is torch.Tensor.to
+        args = [_here(value, moves) for value in args]
+        kwargs = {name: _here(x, name == "device") for name, x in kwargs.items()}
+        out = func(*args, **kwargs)
+        if moves and any(value is CPU for value in (*args, *kwargs.values())):
+            self.values.move(out)
+        return out
 
 
-def _here(value):
-    named = isinstance(value, str) and value.split(":")[0] in ("cuda", "mps", "xpu")
+def _here(value, numbered=False):
+    """The CPU in the place of a device; numbered: a number stands for one, too."""
+    named = isinstance(value, str) and value.split(":")[0] in DEVICES
+    named |= numbered and type(value) is int
     return CPU if named or isinstance(value, torch.device) else value
+
+
+def _copy(x, memo):
+    if id(x) not in memo:
+        memo[id(x)] = x.detach().clone().requires_grad_(x.requires_grad)
+        if isinstance(x, torch.nn.Parameter):
+            memo[id(x)] = torch.nn.Parameter(memo[id(x)], x.requires_grad)
+    return memo[id(x)]
 
 
 def _patches(state, fake_tensor):
     """Contexts that put something in the place of what PyTorch does on a CPU."""
-    yield _quiet()
+    yield warnings.catch_warnings()
+    warnings.simplefilter("ignore")
+    yield mock.patch.object(fake_tensor.log, "exception", _nothing)
     # before the others: what it imports must not see them
     yield torch.compiler.set_stance("force_eager")
     yield from _of_tensors(fake_tensor)
     yield from _of_autocast(state)
     yield from _of_optimizers(fake_tensor.FakeTensor)
+    yield from _of_loaders()
+    if not torch.cuda.is_available():
+        yield from _of_gpus()
     yield torch.backends.mkldnn.flags(enabled=False, allow_tf32=None)
+    yield mock.patch.object(torch, "save", _nothing)  # of what has no data
+    yield mock.patch.object(torch.nn.DataParallel, "forward", _alone)
 
 
-@contextlib.contextmanager
-def _quiet():
-    with warnings.catch_warnings():
-        for text in (
-            "Accessing the data pointer",
-            "Warning only once for all operators",
-        ):
-            warnings.filterwarnings("ignore", text)
-        yield
+def _nothing(*args, **kwargs):
+    return None
+
+
+def _alone(self, *args, **kwargs):
+    return self.module(*args, **kwargs)
 
 
 def _of_tensors(fake_tensor):
-    """Fake tensors are dispatched as CUDA's, make no real ones, and may be swapped."""
+    """Fake tensors are dispatched as CUDA's, and stay themselves."""
     make = torch.Tensor._make_subclass
 
     def make_subclass(cls, *args, **kwargs):
@@ -170,12 +174,14 @@ def _of_tensors(fake_tensor):
             kwargs["device_for_backend_keys"] = torch.device("cuda")
         return make(cls, *args, **kwargs)
 
+    def set_data(x, other):
+        x.data = other
+
     yield mock.patch.object(torch.Tensor, "_make_subclass", staticmethod(make_subclass))
     mode = fake_tensor.FakeTensorMode
     yield mock.patch.object(mode, "avoid_device_init", True, create=True)
-    # module.to() swaps no tensors that are known elsewhere, as fake ones are
-    unknown = types.SimpleNamespace(getweakrefs=lambda _: [])
-    yield mock.patch.object(torch.utils, "weakref", unknown)
+    # module.to() swaps fake tensors only, and none that a graph or a weakref knows
+    yield mock.patch.object(torch.utils, "swap_tensors", set_data)
 
 
 def _of_autocast(state):
@@ -183,10 +189,14 @@ def _of_autocast(state):
     init = torch.autocast.__init__
 
     def autocast(self, device_type, *args, **kwargs):
-        init(self, "cuda", *args, **kwargs)
+        init(self, "cuda", *args, **kwargs)  # a loop says "cpu" where there is no GPU
         state.autocast |= self._enabled
 
     yield mock.patch.object(torch.autocast, "__init__", autocast)
+    # checkpoint asks, and switches the same on for the recomputation
+    for name in ("is_autocast_enabled", "get_autocast_dtype"):
+        asked = functools.partial(getattr(torch, name), "cuda")
+        yield mock.patch.object(torch, name, lambda *_, asked=asked: asked())
     yield mock.patch.object(torch, "clear_autocast_cache", state.casts.clear)
     common = torch.cuda.amp.common
     yield mock.patch.object(common, "amp_definitely_not_available", lambda: False)
@@ -199,6 +209,64 @@ def _of_optimizers(kind):
     yield mock.patch.object(optim, devices, lambda: ["cpu"])
     for module in (optim, torch.utils._foreach_utils):
         yield mock.patch.object(module, "_foreach_supported_types", [kind])
+
+
+def _of_loaders():
+    """Batches and arrays have data; they are prepared outside, and in this process."""
+    for name in ("from_numpy", "frombuffer"):
+        yield mock.patch.object(torch, name, outside()(getattr(torch, name)))
+    steps = dataloader._BaseDataLoaderIter.__next__
+
+    def iterator(loader):
+        alone = copy.copy(loader)
+        vars(alone).update(num_workers=0, timeout=0, pin_memory=False)
+        with outside():
+            return dataloader._SingleProcessDataLoaderIter(alone)
+
+    def following(self):
+        with outside():
+            return steps(self)
+
+    yield mock.patch.object(dataloader.DataLoader, "_get_iterator", iterator)
+    yield mock.patch.object(dataloader._BaseDataLoaderIter, "__next__", following)
+
+
+class _Stream(contextlib.nullcontext):
+    """A stream, an event or a device that is not there. Its times are 1."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(self)
+
+    def __getattr__(self, name):
+        return lambda *args, **kwargs: 1.0
+
+
+class _Generator(torch.Generator):
+    """The CPU's, whatever its device."""
+
+    def __new__(cls, device=None):
+        return super().__new__(cls)
+
+
+NO_GPU = {
+    _nothing: "init set_device synchronize reset_peak_memory_stats ipc_collect",
+    lambda *_, **__: 0: """current_device memory_allocated max_memory_allocated
+        memory_reserved max_memory_reserved""",
+    _Stream: "Stream Event stream current_stream default_stream device",
+    lambda *_: (2**36, 2**36): "mem_get_info",
+    lambda *_: "H100": "get_device_name",
+    lambda *_: H100[0]: "get_device_capability",
+}
+
+
+def _of_gpus():
+    """What speaks to the GPU itself, where there is none."""
+    yield mock.patch.object(torch, "Generator", _Generator)
+    for answer, names in NO_GPU.items():
+        for name in names.split():
+            for module in (torch.cuda, torch.accelerator):
+                if hasattr(module, name):
+                    yield mock.patch.object(module, name, answer)
 
 
 # --------------------------------------------------------------------------------------
@@ -256,10 +324,9 @@ def _attention(
 
 
 def within(func, args, gpu):
-    """Bytes that CUDA's kernels take and give back within a call: rules fitted to what
-    the allocator was asked for on an emulated T4 and H200 (operators of ATen/native:
-    cuda/Blas.cpp, cuda/SoftMax.cu, transformers/cuda/attention_backward.cu,
-    cuda/Reduce.cuh). Others may be missing.
+    """Bytes that CUDA's kernels take and give back within a call, fitted to what the
+    allocator was asked for on an emulated T4 and H200. ATen/native: cuda/Blas.cpp,
+    cuda/SoftMax.cu, cuda/Reduce.cuh, transformers/cuda/attention_backward.cu.
     """
     name, x = func.overloadpacket, args[0] if args else None
     if name in (aten.mm, aten.addmm, aten.bmm, aten.baddbmm):
@@ -279,8 +346,8 @@ def within(func, args, gpu):
 
 
 def _partial_sums(x, dims, gpu):
-    """For sums over all dimensions but the last, as the gradient of a bias: at most
-    twice the input. setReduceConfig in ATen/native/cuda/Reduce.cuh.
+    """For sums over all dimensions but the last, as the gradient of a bias:
+    setReduceConfig in Reduce.cuh.
     """
     last = x.shape[-1]
     if len(dims) != x.dim() - 1 or last < 2 or not x.is_contiguous():

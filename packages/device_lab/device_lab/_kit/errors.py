@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Iterator
 
 
 class LabError(Exception):
@@ -9,7 +10,9 @@ class LabError(Exception):
     as one line.
     """
 
-    def _render_traceback_(self):  # IPython calls this instead of printing a traceback
+    __module__ = "device_lab"  # where it is imported from, and a traceback names it
+
+    def _render_traceback_(self) -> list[str]:  # IPython's, for a traceback
         return [f"{type(self).__name__}: {self}"]
 
 
@@ -19,7 +22,7 @@ def file_name(path: str) -> str:
 
 
 @contextlib.contextmanager
-def batches_for(steps):
+def batches_for(steps: str) -> Iterator[None]:
     """Says in one line how often a step is taken, if its batches end before."""
     try:
         yield

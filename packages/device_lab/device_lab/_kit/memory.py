@@ -3,29 +3,31 @@ GPU that is not there, counted on tensors without data. Lesson 07 explains both.
 """
 
 import contextlib
+import dataclasses
 import functools
 import gc
-import importlib.util
 import pathlib
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 
 from ._ledger import Ledger, size_text
 from ._rehearsal import second_step, ways
+from ._results import Result, table
 from .devices import pick_device
 from .errors import LabError, batches_for
 
 
-@dataclass(frozen=True)
-class Peak:
+@dataclass(frozen=True, repr=False)
+class Peak(Result):
     """Bytes of a step on a device. before, highest, after: in tensors (on CUDA: in the
-    allocator's blocks). reserved: by the allocator; room: what would fit beside it;
-    None where nothing tells. grows: what each further step left behind. largest: the
-    largest new tensor, and who asked for it. counted: by whom.
+    allocator's blocks). reserved: by the allocator; room: what would fit beside it.
+    grows: what each further step left behind. largest: the largest new tensor, and who
+    asked for it.
     """
 
     device: torch.device
@@ -38,7 +40,7 @@ class Peak:
     largest: tuple[int, str]
     counted: str
 
-    def __str__(self):
+    def __str__(self) -> str:
         more, after = size_text(self.highest - self.before), size_text(self.after)
         lines = [
             f"The step holds {size_text(self.highest)} at its highest ({self.device},"
@@ -67,12 +69,11 @@ def peak(step: Callable[[], object], device: torch.device | str | None = None) -
     step: function without arguments; it is really done, up to six times: it trains
     device: where it works; None for `pick_device`
 
-    Two steps warm up: then gradients and the optimizer's state exist. CUDA, XPU and
-    others: torch.accelerator's counters; not seen is what libraries take beside
-    PyTorch's allocator, and the context. MPS has no counter of the highest moment, and
-    the CPU none at all: there the storages that PyTorch's calls make or use are added
-    up; not seen is what a kernel takes and gives back, and what the step does not
-    touch; nor, for the largest tensor, compiled code. LabError on XLA.
+    Two steps warm up: then gradients and the optimizer's state exist. CUDA, XPU:
+    torch.accelerator's counters, which do not see the context and what libraries take
+    themselves. The CPU and MPS have none of the highest moment: there the storages that
+    PyTorch's calls make or use are added up, without what a kernel takes and gives
+    back. LabError on XLA.
     """
     if not callable(step) or isinstance(step, nn.Module):
         raise LabError("peak needs a function that does one step: peak(lambda: …)")
@@ -122,27 +123,21 @@ def _room(device):
 
 
 def _available():
-    """Bytes of main memory that a process could still get; None where neither Linux nor
-    psutil tells.
-    """
+    """Bytes of main memory that a process could still get, as Linux tells, or None."""
     meminfo = pathlib.Path("/proc/meminfo")
-    if meminfo.exists():
-        kilobytes = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.M)
-        return int(kilobytes[1]) * 1024
-    if importlib.util.find_spec("psutil"):
-        import psutil
-
-        return psutil.virtual_memory().available
-    return None
+    if not meminfo.exists():
+        return None
+    kilobytes = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.M)
+    return int(kilobytes[1]) * 1024
 
 
-@dataclass(frozen=True)
-class Rehearsed:
+@dataclass(frozen=True, repr=False)
+class Rehearsed(Result):
     """Bytes that a step would hold on a CUDA GPU. peak: at its highest; phase: when
     that is; kinds: whose they are then; before: between two steps; grows: what a
     further step leaves behind; largest: the largest tensor, and who asked for it;
-    lower: the peak after one change, the lowest first; None if none was tried.
-    recurrent: whether nn.LSTM or its like was made.
+    lower: the peak after one change, the lowest first; untried: why others were not
+    tried. recurrent: whether nn.LSTM or its like was made.
     """
 
     peak: int
@@ -151,27 +146,52 @@ class Rehearsed:
     before: int
     grows: int
     largest: tuple[int, str]
-    lower: dict[str, int] | None
+    lower: dict[str, int] | None = None
+    untried: dict[str, str] = field(default_factory=dict)
     recurrent: bool = False
 
-    def __str__(self):
-        kinds = sorted(self.kinds.items(), key=lambda item: -item[1])
-        parts = [f"{kind} {size_text(nbytes)}" for kind, nbytes in kinds]
+    def __str__(self) -> str:
+        parts = [f"{kind} {size}" for kind, size, _ in self._kinds()]
         lines = [
-            f"On a CUDA GPU the step would hold {size_text(self.peak)},"
-            f" in {self.phase}:",
+            f"{self._head()}:",
             ",\n".join(filter(None, (", ".join(parts[:3]), ", ".join(parts[3:])))),
-            "Rehearsed, not measured; workspaces and context come on top.",
+            *self._notes(),
         ]
-        if self.recurrent:
-            lines += ["What cuDNN keeps for recurrent layers is not counted."]
-        if self.grows:
-            lines += [f"Each further step leaves {size_text(self.grows)} behind."]
-        lines += ["None of the changes tried lowered it."] if self.lower == {} else []
-        for way, nbytes in (self.lower or {}).items():
-            share = nbytes / self.peak
-            lines += [f"{size_text(nbytes):>10}, {share:3.0%}, with {way}"]
+        for way, size, share in self._lower():
+            lines += [f"{size:>10}, {share:>3}, with {way}"]
+        for way, reason in self.untried.items():
+            text = f"not tried: {way}, because: {reason}"
+            lines += textwrap.wrap(text, 88, subsequent_indent="    ")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        lower = [(f"with {way}", *figures) for way, *figures in self._lower()]
+        for way, reason in self.untried.items():
+            lower += [(f"with {way}", "not tried", reason)]
+        head = f"{self._head()}. {' '.join(self._notes())}"
+        return table(head, ("", "", "of the peak"), [*self._kinds(), *lower])
+
+    def _head(self) -> str:
+        size = size_text(self.peak)
+        return f"On a CUDA GPU the step would hold {size}, in {self.phase}"
+
+    def _notes(self) -> Iterator[str]:
+        yield "Rehearsed, not measured; workspaces and context come on top."
+        if self.recurrent:
+            yield "What cuDNN keeps for recurrent layers is not counted."
+        if self.grows:
+            yield f"Each further step leaves {size_text(self.grows)} behind."
+        if self.lower == {}:
+            yield "None of the changes tried lowered it."
+
+    def _kinds(self) -> list[tuple[str, str, str]]:
+        return self._rows(sorted(self.kinds.items(), key=lambda item: -item[1]))
+
+    def _lower(self) -> list[tuple[str, str, str]]:
+        return self._rows((self.lower or {}).items())
+
+    def _rows(self, items: Iterable[tuple[str, int]]) -> list[tuple[str, str, str]]:
+        return [(name, size_text(n), f"{n / self.peak:.0%}") for name, n in items]
 
 
 @batches_for("rehearse takes the step twice")
@@ -180,42 +200,38 @@ def rehearse(make: Callable[[], Callable[[], object]], lower: bool = True) -> Re
 
     make: function without arguments that builds model, optimizer and a batch, on any
         device, and returns a function without arguments that does one step. All of it
-        runs on tensors without data: values that Python asks for are 0
+        runs on tensors without data. What Python's numbers, NumPy and loaders determine
+        is known; other values that Python asks for are 0
     lower: try changes that would lower the peak, too; it takes four times as long
 
-    The second step is counted, by rules of CUDA (_cuda_rules.py), for a GPU that is
-    there, else for an H100. Held against it:
+    The second step is counted, by rules of CUDA, for a GPU that is there, else for an
+    H100: an H100's record is met to 0.002%, 14 models on emulated GPUs to 0.2% of the
+    bytes asked for, public loops to 3%. Not counted: the context, compiled code, the
+    workspaces of cuBLAS (16 MiB, on Hopper 64) and cuDNN, what cuDNN keeps for
+    recurrent layers. All tensors count that are not a loader's or NumPy's: give a
+    batch, not a data set.
 
-    - an H100's record (4 blocks of a transformer, 2 sizes): 0.001 and 0.002% too high
-    - emulated T4 and H200, 14 models that the rules were fitted to: within 0.1% of the
-      bytes asked for (tests/cuda_memory.py)
-    - an emulated T4, 9 loops of public repositories, blind: 8 within 0.3% of the bytes
-      asked for, one 3% above, where a value decides. max_memory_allocated, which counts
-      larger blocks, was up to 8% above what was asked for
-    - the same T4, recurrent layers cell by cell, without cuDNN: 20 to 25% too low
-
-    Not counted: the context, compiled code, the workspaces of cuBLAS (16 MiB, on Hopper
-    64, in max_memory_allocated) and cuDNN, what cuDNN keeps for recurrent layers. All
-    tensors count, also those that would stay on the CPU: give a batch, not a data set.
-
-    Changes are rehearsed, but for two: half of the batch (half of all activations and
-    temporaries of forward and backward, casts of weights as well) and fused (no
-    temporaries in the optimizer's step). LabError if make() returns no function or
-    makes no parameter, or if the step needs values to know a size.
+    Half of the batch and fused are estimated from the peak, other changes rehearsed.
+    LabError if make() returns no step or makes no parameter, or where a step cannot
+    run without data: it says what to hand over instead.
     """
     ledger = second_step(make)
     highest, at = ledger.highest(ledger.start)
-    kinds = {}
+    kinds: dict[str, int] = {}
     for piece in ledger.pieces:
         if piece.born <= at and (piece.died is None or piece.died >= at):
             kind = ledger.kind(piece)
             kinds[kind] = kinds.get(kind, 0) + piece.nbytes
     figures = kinds, ledger.before, ledger.grows, ledger.largest
-    lowered = _lowered(make, ledger, 0.99 * highest) if lower else None
-    return Rehearsed(highest, ledger.phases[at], *figures, lowered, ledger.recurrent)
-
-
-def _lowered(make, ledger, limit):
-    """Change → the peak with it, the lowest first, of those below the limit."""
-    peaks = sorted((nbytes, way) for way, nbytes in ways(make, ledger))
-    return {way: nbytes for nbytes, way in peaks if nbytes < limit}
+    found = Rehearsed(highest, ledger.phases[at], *figures, recurrent=ledger.recurrent)
+    if not lower:
+        return found
+    outcomes = dict(ways(make, ledger))
+    reasons = {way: each for way, each in outcomes.items() if isinstance(each, str)}
+    lowered = sorted(
+        (nbytes, way)
+        for way, nbytes in outcomes.items()
+        if way not in reasons and nbytes < 0.99 * highest
+    )
+    lower = {way: nbytes for nbytes, way in lowered}
+    return dataclasses.replace(found, lower=lower, untried=reasons)

@@ -3,6 +3,7 @@ for the device. A watch gets the notes: `on_device`, `mark`, `note`, `silent`.
 """
 
 import numbers
+import os
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,42 +13,20 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-from ._ledger import OWN
+from ._lines import TORCH
 
 # Operators of aten that wait on CUDA, by their sources (aten/src/ATen/native): those
 # that read values of the device's tensors → of which argument on
-VALUES = {
-    "_linalg_check_errors": 0,
-    "_linalg_eigh": 0,
-    "_linalg_svd": 0,
-    "_local_scalar_dense": 0,
-    "allclose": 0,
-    "equal": 0,
-    "histc": 0,
-    "index_fill": 3,
-    "is_nonzero": 0,
-    "linalg_eig": 0,
-    "linalg_lstsq": 0,
-    "linalg_matrix_exp": 0,
-    "linalg_pinv": 0,
-    "linspace": 0,
-    "logspace": 0,
-    "masked_fill": 2,
-    "normal": 1,
-}
-# those whose result has a size that depends on values
-SIZES = (
-    "_unique",
-    "_unique2",
-    "bincount",
-    "masked_scatter_backward",
-    "masked_select",
-    "nonzero",
-    "repeat_interleave",
-    "unique_consecutive",
-    "unique_dim",
-    "unique_dim_consecutive",
+VALUES = {"index_fill": 3, "masked_fill": 2, "normal": 1}
+VALUES |= dict.fromkeys(
+    """_linalg_check_errors _linalg_eigh _linalg_svd _local_scalar_dense allclose equal
+    histc is_nonzero linalg_eig linalg_lstsq linalg_matrix_exp linalg_pinv linspace
+    logspace""".split(),
+    0,
 )
+# those whose result has a size that depends on values
+SIZES = """_unique _unique2 bincount isin masked_scatter_backward masked_select nonzero
+repeat_interleave unique_consecutive unique_dim unique_dim_consecutive""".split()
 INDEXED = ("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index")
 NAMES = {"_local_scalar_dense": "item", "_to_copy": "to", "lift_fresh": "tensor"}
 # Functions of Python whose work the dispatcher does not see, or not on the CPU
@@ -56,6 +35,7 @@ FROM_PYTHON = ("tensor", "as_tensor", "asarray", "new_tensor")
 # Since 2.15 a number that is assigned is made on the device, and a single index stays
 # on a GPU: asTensor and canKeepScalarIndexOnDevice in ATen/TensorIndexing.h
 STAYS = torch.__version__ >= (2, 15)
+OPTIM = os.path.join(TORCH, "optim", "")
 
 
 def tensors_in(tree):
@@ -93,7 +73,10 @@ class Operators(TorchDispatchMode):
         call = _Call(func, name, args, kwargs, tensors_in(args))
         kind = self.kind(call)
         if kind:
-            self.watch.note(NAMES.get(name, name.strip("_2")), kind)
+            operation = NAMES.get(name, name.strip("_2"))
+            if self.watch.bracket and name in NAMES:
+                operation = "index"
+            self.watch.note(operation, kind)
         out = call()
         self.follow(call, out, kind)
         return out
@@ -111,7 +94,7 @@ class Operators(TorchDispatchMode):
             watch.mark(out[1])
 
     def kind(self, call):
-        """Why the host waits for this call, a key of MENDS, or None."""
+        """Why the host waits for this call, a key of CAUSES, or None."""
         rule = self.RULES.get(call.name) or self.RULES.get(call.name.rstrip("_"))
         return rule(self, call) if rule and call.tensors else None
 
@@ -121,12 +104,22 @@ class Operators(TorchDispatchMode):
             return None
         read = tensors_in(call.args[VALUES[call.name.rstrip("_")] :])
         # histc reads if it is given no range
-        ranged = call.name == "histc" and len(call.args) > 2
-        return "value" if any(map(self.watch.on_device, read)) and not ranged else None
+        known = call.name == "histc" and len(call.args) > 2
+        if call.name == "normal":  # since then on the device: normal_impl's check
+            known = STAYS
+        if call.name == "equal":  # cuda_equal in ATen/native/cuda/Equal.cpp
+            known = read[0].shape != read[1].shape or not read[0].numel()
+        return "value" if any(map(self.watch.on_device, read)) and not known else None
 
     def size(self, call):
-        given = call.kwargs.get("output_size")
-        return None if given or not self.watch.on_device(call.tensors[0]) else "size"
+        known = call.kwargs.get("output_size") is not None
+        if call.name in ("bincount", "repeat_interleave"):
+            known = known or not call.tensors[0].numel()
+        if call.name == "isin":  # isin_sorting in ATen/native/TensorCompare.cpp
+            sizes = [x.numel() for x in call.tensors]
+            unique = call.kwargs.get("assume_unique")
+            known = unique or len(sizes) < 2 or sizes[1] < int(10 * sizes[0] ** 0.145)
+        return None if known or not self.watch.on_device(call.tensors[0]) else "size"
 
     def indexed(self, call):
         there = self.watch.on_device
@@ -140,20 +133,22 @@ class Operators(TorchDispatchMode):
             # x[mask] = 0 is masked_fill (canDispatchToMaskedFill)
             fills = number and len(indices) == 1 and not any(call.args[3:])
             return None if fills else "size"
-        return "to the device" if number or not all(map(there, indices)) else None
+        here = [x for x in indices if not there(x) and x.numel()]
+        return "to the device" if number or here else None
 
     def moved(self, call):
-        target = call.kwargs.get("device")
-        if target is None or call.kwargs.get("non_blocking"):
+        (x,), target = call.tensors, call.kwargs.get("device")
+        if target is None or call.kwargs.get("non_blocking") or not x.numel():
             return None
-        ends = call.tensors[0].device.type, torch.device(target).type
+        ends = x.device.type, torch.device(target).type
         if ends.count("cpu") != 1 or "meta" in ends:
             return None
         return "to the host" if ends[1] == "cpu" else "to the device"
 
     def copied(self, call):
         into, source = map(self.watch.on_device, call.args[:2])
-        if into == source or call.kwargs.get("non_blocking") or any(call.args[2:]):
+        waits = not (call.kwargs.get("non_blocking") or any(call.args[2:]))
+        if into == source or not (waits and call.args[0].numel()):
             return None
         return "to the device" if into else "to the host"
 
@@ -165,7 +160,7 @@ class Operators(TorchDispatchMode):
     def lifted(self, call):
         """A tensor of Python's numbers; in brackets of a list."""
         (x,) = call.tensors
-        if not self.watch.on_device(x):
+        if not (self.watch.on_device(x) and x.numel()):
             return None
         copied = x.dim() if self.watch.bracket else self.watch.device
         return "to the device" if copied else None
@@ -196,7 +191,11 @@ class Functions(TorchFunctionMode):
         on_cpu = all(x.device.type == "cpu" for x in call.tensors)
         if not (rule or self.watch.device) and on_cpu:
             rule = self.ON_A_CPU.get(name, Functions.other)
-        return rule(self, call, there) if rule else call()
+        self.watch.call = call
+        try:
+            return rule(self, call, there) if rule else call()
+        finally:
+            self.watch.call = None
 
     def bracketed(self, call, there):
         """x[i], x[i] = y"""
@@ -225,7 +224,7 @@ class Functions(TorchFunctionMode):
         own = call.name == "new_tensor"
         data = call.args[own:][:1]
         device = call.kwargs.get("device") or (own and there[:1])
-        if device == "cpu" and sys._getframe(2).f_code.co_filename.startswith(OWN):
+        if device == "cpu" and sys._getframe(2).f_code.co_filename.startswith(OPTIM):
             device = None  # an optimizer's counter
         single = any(map(torch.is_tensor, data))
         if not single:
@@ -246,23 +245,25 @@ class Functions(TorchFunctionMode):
 
     def sent(self, call, name):
         """On a CPU: to the device, a copy."""
-        if not call.kwargs.get("non_blocking") and True not in call.args[2:]:
-            self.watch.note(name, "to the device")
         out = call()
+        blocking = not call.kwargs.get("non_blocking") and True not in call.args[2:]
+        if blocking and out.numel():
+            self.watch.note(name, "to the device")
         out = out.clone() if any(out is each for each in call.args) else out
         vars(out).pop("_on_host", None)
         return out
 
-    def one_hot(self, call, there):
-        """CUDA does not check the labels."""
-        if there and [*call.args[1:], *call.kwargs.values()] in ([], [-1]):
+    def unchecked(self, call, there):
+        """What CUDA does not check: labels; quantiles, which 2.9 checks on a CPU."""
+        one_hot = call.name == "one_hot"
+        if one_hot and there and [*call.args[1:], *call.kwargs.values()] in ([], [-1]):
             self.watch.note(call.name, "value")
         with self.watch.silent():
             return call()
 
     def read(self, call, there):
         out = call()
-        if there:
+        if any(x.numel() for x in there):
             self.watch.note(call.name, "to the host")
         if call.name == "cpu":
             out = out.clone() if there else out
@@ -285,7 +286,7 @@ class Functions(TorchFunctionMode):
     ON_A_CPU = {
         "to": moved,
         "type_as": moved,
-        "one_hot": one_hot,
+        **dict.fromkeys(("one_hot", "quantile", "nanquantile"), unchecked),
         **dict.fromkeys(READS, read),
     }
 

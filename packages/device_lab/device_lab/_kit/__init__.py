@@ -1,0 +1,1 @@
+"""What stands behind the names of device_lab: not for others to import."""

@@ -1,0 +1,97 @@
+"""Where a call stands: the line of the reader's code, and the library's below it."""
+
+import linecache
+import os
+import sys
+import sysconfig
+from types import FrameType
+from typing import NamedTuple
+
+import torch
+
+from .errors import file_name
+
+LIBRARIES = "site-packages", "dist-packages"
+STANDARD = sysconfig.get_path("stdlib")
+TORCH = os.path.join(os.path.dirname(torch.__file__), "")
+KIT = os.path.join(os.path.dirname(__file__), "")
+OWN = TORCH, KIT, os.path.join(os.path.dirname(TORCH) + "_xla", ""), "<frozen"
+# What in PyTorch only hands a call on
+PASSING = ("_compile", "_dynamo/", "_jit_internal", "_ops", "_tensor", "autograd/")
+PASSING += ("functional", "nn/modules/module", "overrides", "utils/_")
+
+
+class Place(NamedTuple):
+    """where: file:line of the innermost code that is no library's; code: that line;
+    inside: both of the innermost library below it, or ""; calls: of all libraries below
+    it, "file function: line".
+    """
+
+    where: str
+    code: str
+    inside: str
+    calls: tuple[str, ...]
+
+
+def place() -> Place:
+    """Of the call that is being made."""
+    frame, below = _frames()
+    works = (f"{_short(x)}:{x.f_lineno}  {_code(x)}" for x in below if not _passing(x))
+    inside = next(works, "")
+    calls = tuple(f"{_short(x)} {x.f_code.co_name}: {_code(x)}" for x in below)
+    if frame is None:
+        return Place(inside or "a thread of a library", "", "", calls)
+    where = f"{file_name(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return Place(where, _code(frame), inside, calls)
+
+
+def reader_frame() -> FrameType | None:
+    """The innermost frame of code that is no library's; some threads have none."""
+    return _frames()[0]
+
+
+def is_reader(path: str) -> bool:
+    """Whether a file is neither PyTorch's, the kit's, a library's nor Python's."""
+    library = any(part in path for part in LIBRARIES)
+    return not (library or path.startswith((*OWN, STANDARD)))
+
+
+def _frames() -> tuple[FrameType | None, list[FrameType]]:
+    """The reader's frame, and those of libraries below it, the innermost first."""
+    frame, below = _walk(sys._getframe(1))
+    if frame is None:  # in autograd's thread: whoever called backward() waits for it
+        for other in sys._current_frames().values():
+            if other.f_code.co_name == "_engine_run_backward":
+                frame, calling = _walk(other)
+                below += calling
+    return frame, below
+
+
+def _walk(frame):
+    below = []
+    while frame and not is_reader(path := frame.f_code.co_filename):
+        library = any(part in path for part in LIBRARIES)
+        if path.startswith(TORCH) or (library and not path.startswith(OWN)):
+            below.append(frame)
+        if frame.f_code.co_name == "handle_torch_function":
+            frame = frame.f_back  # who called it is called again
+        frame = frame.f_back
+    return frame, below
+
+
+def _passing(frame):
+    library, _, name = _short(frame).partition("/")
+    return library == "torch" and name.startswith(PASSING)
+
+
+def _short(frame):
+    """The path of a library's file, from the library on."""
+    path = frame.f_code.co_filename
+    for folder in (os.path.dirname(TORCH[:-1]), *LIBRARIES):
+        path = path.rpartition(folder + os.sep)[2]
+    return path.replace(os.sep, "/")
+
+
+def _code(frame):
+    path, line = frame.f_code.co_filename, frame.f_lineno
+    return linecache.getline(path, line, frame.f_globals).strip()

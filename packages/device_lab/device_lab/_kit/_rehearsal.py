@@ -1,0 +1,259 @@
+"""How `rehearse` takes a step on tensors without data: its ledger, and the changes that
+would lower its peak.
+"""
+
+import contextlib
+import functools
+import gc
+import traceback
+import weakref
+from unittest import mock
+
+import torch
+from torch import nn
+from torch.nn.modules import module as hooks
+from torch.optim import optimizer as optim
+from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import checkpoint
+
+from ._cuda_rules import AsCuda, within
+from ._ledger import AGAIN, BACKWARD, FORWARD, OPTIMIZER, Ledger, line_of
+from ._lines import is_reader
+from ._values import CPU
+from .errors import LabError
+
+
+class Rehearsal(Ledger):
+    """The ledger of steps within AsCuda. once: whether only the first step was one."""
+
+    def __init__(self, cuda):
+        super().__init__(CPU, block=512)  # kMinBlockSize of CUDACachingAllocator
+        self.cuda = cuda
+        self.optimizers = weakref.WeakSet()
+        self.fused = True  # all of them
+        self.parameters = []
+        self.called = weakref.WeakSet()
+        self.recurrent = self.once = False
+        self.start = self.before = self.grows = 0
+
+    def watch(self):
+        """Hooks that tell of optimizers, parameters and modules."""
+
+        def begin(optimizer, args, kwargs):
+            self.optimizers.add(optimizer)
+            self.fused &= "fused" in optimizer.defaults
+            self.mark()
+            self.stepping = True
+
+        def end(optimizer, args, kwargs):
+            self.stepping = False
+            self.mark()
+
+        def parameter(module, name, p):
+            self.recurrent |= isinstance(module, nn.RNNBase)
+            if p is not None:
+                self.parameters.append(weakref.ref(p))
+
+        def called(module, args):
+            self.called.add(module)
+
+        yield optim.register_optimizer_step_pre_hook(begin)
+        yield optim.register_optimizer_step_post_hook(end)
+        yield hooks.register_module_parameter_registration_hook(parameter)
+        yield hooks.register_module_forward_pre_hook(called)
+
+    def call(self, func, args, kwargs):
+        out = self.cuda.values.call(func, args, kwargs)
+        for nbytes in within(func, args, self.cuda.gpu):
+            piece = self.add(nbytes)
+            piece.died, piece.last = piece.born, piece.phase
+        return out
+
+    def note(self, x):
+        """Tensors with data count as soon as they are on the device."""
+        if type(x) is torch.Tensor and self.cuda.values.on_host(x):
+            return None
+        return super().note(self.cuda.values.double(x))
+
+    def mark(self):
+        """Notes whose the pieces are."""
+        parameters = [reference() for reference in self.parameters]
+        for optimizer in self.optimizers:  # copied modules told no hook of theirs
+            parameters += sum([each["params"] for each in optimizer.param_groups], [])
+        for p in filter(torch.is_tensor, parameters):
+            self.name(p, "parameters")
+            self.name(p.grad, "gradients")
+        for optimizer in self.optimizers:
+            for x in tree_leaves(list(optimizer.state.values())):
+                self.name(x, "optimizer state")
+
+    def name(self, x, kind):
+        piece = self.note(x)
+        if piece:
+            piece.kind = kind
+
+    def kind(self, piece):
+        if piece.kind:
+            return piece.kind
+        if piece.born < self.start:
+            return "inputs and other"
+        outlives = piece.phase == FORWARD and piece.last != FORWARD
+        if outlives or piece.phase == AGAIN:
+            return "activations"
+        return "temporaries"
+
+    def begin(self):
+        self.mark()
+        self.start, self.before = len(self.phases), self.held()
+
+    def end(self):
+        self.mark()
+        if self.held() > self.before:
+            gc.collect()
+        self.grows = max(0, self.held() - self.before)
+
+
+def second_step(make, change=None):
+    """The Rehearsal of the second step that make() returns; change: what is done to it
+    after the first. Where the second call trains no more, of the first.
+    """
+    if not callable(make) or isinstance(make, nn.Module):
+        raise LabError("rehearse asks a function that builds all and returns the step")
+    with contextlib.ExitStack() as stack:
+        cuda = stack.enter_context(AsCuda())
+        stack.enter_context(_explained(cuda.values))
+        ledger = Rehearsal(cuda)
+        for handle in ledger.watch():
+            stack.callback(handle.remove)
+        stack.enter_context(ledger)
+        step = make()
+        if not callable(step) or isinstance(step, nn.Module):
+            raise LabError("make() has to return the function that does one step")
+        if not ledger.parameters:
+            raise LabError("make() has to build the model, too; it made no parameter")
+        ledger.begin()
+        first = ledger.start, ledger.before
+        step()
+        ledger.begin()
+        if change:
+            change(ledger, stack)
+        step()
+        ledger.end()
+    if first[0] == len(ledger.phases):
+        raise LabError("the step that make() returns calls nothing of PyTorch")
+    if BACKWARD not in ledger.phases[ledger.start :]:
+        ledger.once = BACKWARD in ledger.phases[first[0] : ledger.start]
+    if ledger.once or ledger.start == len(ledger.phases):
+        (ledger.start, ledger.before), ledger.grows = first, 0
+    return ledger
+
+
+@contextlib.contextmanager
+def _explained(values):
+    """Says what to hand over in place of what does not run on tensors without data. The
+    reader's own errors stay as they are.
+    """
+    try:
+        yield
+    except (LabError, StopIteration):
+        raise
+    except Exception as error:
+        frames = list(traceback.walk_tb(error.__traceback__))
+        own = [each for each in frames if is_reader(each[0].f_code.co_filename)]
+        if own and own[-1] == frames[-1] and not values.read:
+            raise
+        where = own and line_of(own[-1][0].f_code, own[-1][1])
+        text = (
+            "hand over one step on a batch that make() builds, by torch.randn or"
+            " torch.randint, without loading, logging and saving. On tensors without"
+            f" data this one stops in {where or 'a library'}: {reason(error)}."
+        )
+        if values.read:
+            text += f" Unknown values were read as 0, first in {values.read}."
+        raise LabError(text) from error
+
+
+def reason(error):
+    """Its first line, or that of what it came from."""
+    cause = error.__cause__ or error
+    text = str(cause).strip().split("\n")[0].rstrip(".")[:150]
+    return text if isinstance(cause, LabError) else f"{type(cause).__name__}: {text}"
+
+
+def ways(make, ledger):
+    """(change, the peak with it or why there is none), of each."""
+
+    def fused(piece):
+        return bool(piece.kind) or piece.phase != OPTIMIZER
+
+    def halved(piece):
+        whole = piece.kind or piece.born < ledger.start or piece.phase == OPTIMIZER
+        return 1 if whole else 0.5
+
+    if ledger.fused:
+        yield "fused=True in the optimizer", ledger.highest(ledger.start, fused)[0]
+    yield "half of the batch (about)", ledger.highest(ledger.start, halved)[0]
+    changes = {
+        "zero_grad() before each step": _zero_first,
+        "each block in torch.utils.checkpoint": _recompute,
+        "autocast to bfloat16": _autocast,
+    }
+    if ledger.cuda.autocast:
+        del changes["autocast to bfloat16"]
+    for way, change in changes.items():
+        try:
+            if ledger.once:
+                raise LabError("a second call of the step did nothing")
+            changed = second_step(make, change)
+            yield way, changed.highest(changed.start)[0]
+        except Exception as error:  # not every model takes it
+            yield way, reason(error)
+
+
+def _zero_first(ledger, stack):
+    for optimizer in ledger.optimizers:
+        optimizer.zero_grad()
+
+
+def _recompute(ledger, stack):
+    options = {"use_reentrant": False, "preserve_rng_state": False}
+    blocks = list(_blocks(ledger.called))
+    if not blocks:
+        raise LabError("no nn.Sequential and no nn.ModuleList of blocks was called")
+    for block in blocks:
+        again = functools.partial(checkpoint, block.forward, **options)
+        stack.enter_context(mock.patch.object(block, "forward", again))
+
+
+def _blocks(called):
+    """What was called in each outermost nn.Sequential or nn.ModuleList."""
+    lists = nn.Sequential, nn.ModuleList, nn.ModuleDict
+    outer = {part for m in called for part in m.modules() if isinstance(part, lists)}
+    inner = {part for m in outer for part in m.modules() if part is not m}
+    waiting = list(outer - inner)
+    while waiting:
+        for part in waiting.pop().children():
+            if part in called:
+                yield part
+            else:
+                waiting.append(part)
+
+
+def _autocast(ledger, stack):
+    """Around what the step itself calls."""
+    casts, running = torch.autocast("cuda", torch.bfloat16), []
+
+    def enter(module, args):
+        if not running:
+            casts.__enter__()
+        running.append(module)
+
+    def leave(module, args, out):
+        running.pop()
+        if not running:
+            casts.__exit__(None, None, None)
+
+    before = hooks.register_module_forward_pre_hook(enter)
+    after = hooks.register_module_forward_hook(leave, always_call=True)
+    stack.callback(before.remove)
+    stack.callback(after.remove)

@@ -1,0 +1,166 @@
+"""Which data are known where tensors have none: what Python's numbers, NumPy's arrays
+and loaders determine, as far as it is small.
+"""
+
+import weakref
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes as outside
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from ._ledger import line
+from .errors import LabError
+
+aten = torch.ops.aten
+CPU = torch.device("cpu")
+UNKNOWN = object()
+LIMIT = 2**17  # values that an operation may take and make
+
+
+class Values:
+    """For the storages of fake tensors those with their data, where these are known.
+
+    An operation on known data is really computed, beside the fake one. Tensors with
+    data that nothing has moved to a device (from NumPy, of a loader) stay on the host,
+    and what is made of them, too. read: the first line that read what is not known.
+    """
+
+    def __init__(self, mode, fake_tensor):
+        self.mode, self.fake = mode, fake_tensor.FakeTensor
+        self.with_data = fake_tensor.unset_fake_temporarily
+        self.no_value = fake_tensor.DataDependentOutputException
+        self.no_size = fake_tensor.DynamicOutputShapeException
+        self.storages = weakref.WeakKeyDictionary()
+        self.doubles = WeakTensorKeyDictionary()
+        self.read = None
+
+    def call(self, func, args, kwargs):
+        """An operation, as a TorchDispatchMode gets it. A value that is not known is 0
+        where Python asks for it (.item(), `if loss > 1`); LabError for a size.
+        """
+        if kwargs.get("device") is not None:
+            kwargs = {**kwargs, "device": CPU}
+        given = _tensors((args, kwargs))
+        if given and all(map(self.on_host, given)) and func not in LIFTS:
+            with self.with_data():
+                return func(*args, **kwargs)
+        args, kwargs = tree_map(self.double, (args, kwargs))
+        known = self.known((args, kwargs))
+        try:
+            out = func(*args, **kwargs)
+        except (self.no_value, self.no_size) as error:
+            data = self.compute(func, known)
+            if data is UNKNOWN:
+                return self.unknown(func, args, error)
+            return tree_map(self.double, data)
+        numel = sum(x.numel() for x in (*_tensors(out), *given))
+        data = self.compute(func, known) if numel <= LIMIT else UNKNOWN
+        if data is UNKNOWN:
+            self.forget(func, args, kwargs)
+        else:
+            self.keep(func, out, data)
+        return out
+
+    def on_host(self, x):
+        plain = type(x) is torch.Tensor and not x.requires_grad
+        return plain and x not in self.doubles
+
+    def double(self, x):
+        """The fake tensor in the place of one with data, as long as that lives."""
+        if type(x) not in (torch.Tensor, torch.nn.Parameter):
+            return x
+        if x not in self.doubles:
+            with outside():
+                self.doubles[x] = self.mode.from_tensor(x)
+            if x.layout == torch.strided:
+                storage = self.doubles[x].untyped_storage()
+                self.storages[storage] = x.untyped_storage()
+        return self.doubles[x]
+
+    def move(self, x):
+        """To the device: from now on it is fake, too."""
+        if type(x) is torch.Tensor and not x.requires_grad:
+            self.double(x)
+
+    def known(self, tree):
+        """The same with data; None where they are not all known."""
+        if any(self.storage(x) is None for x in _tensors(tree)):
+            return None
+        with self.with_data():
+            return tree_map(self.view, tree)
+
+    def storage(self, x):
+        odd = type(x) is not self.fake or x.layout != torch.strided
+        if odd or x.is_conj() or x.is_neg():
+            return None
+        return self.storages.get(x.untyped_storage())
+
+    def view(self, x):
+        if not isinstance(x, torch.Tensor):
+            return x
+        place = self.storage(x), x.storage_offset(), x.shape, x.stride()
+        return torch.empty(0, dtype=x.dtype).set_(*place)
+
+    def compute(self, func, known):
+        """The result with data, if the inputs are known and a CPU can do it."""
+        if known is None:
+            return UNKNOWN
+        args, kwargs = known
+        try:
+            with self.with_data():
+                return func(*args, **kwargs)
+        except (RuntimeError, IndexError):
+            return UNKNOWN
+
+    def keep(self, func, out, data):
+        for x, y in zip(_tensors(out), _tensors(data), strict=True):
+            if type(x) is not self.fake or x.untyped_storage() in self.storages:
+                continue
+            if x.layout != torch.strided or x.shape != y.shape or x.storage_offset():
+                continue
+            with self.with_data():
+                own = torch.empty_strided(y.shape, x.stride(), dtype=y.dtype)
+                own = own.zero_() if func.overloadpacket in EMPTY else own.copy_(y)
+            self.storages[x.untyped_storage()] = own.untyped_storage()
+
+    def forget(self, func, args, kwargs):
+        """What an operation on unknown data writes is not known any more."""
+        for i, each in enumerate(func._schema.arguments):
+            if each.alias_info and each.alias_info.is_write:
+                written = args[i] if i < len(args) else kwargs.get(each.name)
+                for x in _tensors(written):
+                    if type(x) is self.fake and x.layout == torch.strided:
+                        self.storages.pop(x.untyped_storage(), None)
+
+    def unknown(self, func, args, error):
+        self.read = self.read or line()
+        if func in (aten.equal.default, aten.allclose.default):
+            return False
+        # of tensors made in inference_mode it is still called item
+        if func in (aten._local_scalar_dense.default, aten.item.default):
+            return 0.0 if args[0].dtype.is_floating_point else 0
+        raise LabError(
+            f"leave {func} out, in {line()}: the size of its result depends on values,"
+            " which tensors without data do not have; torch.where and masked_fill do"
+            " without"
+        ) from error
+
+    def data(self, x):
+        """The tensor with its data; with zeros where they are not known."""
+        if type(x) is not self.fake:
+            return x
+        with outside():
+            known = self.known(x)
+            if known is None:
+                self.read = self.read or line()
+                return torch.zeros(x.shape, dtype=x.dtype)
+            return known
+
+
+LIFTS = aten.lift_fresh.default, aten.lift.default
+EMPTY = aten.empty, aten.empty_strided, aten.empty_like, aten.new_empty
+
+
+def _tensors(tree):
+    return [x for x in tree_leaves(tree) if isinstance(x, torch.Tensor)]

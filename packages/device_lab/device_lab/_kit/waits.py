@@ -1,0 +1,272 @@
+"""find_waits: the lines of a training step at which the host waits for the device."""
+
+import collections
+import contextlib
+import textwrap
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from unittest import mock
+
+import torch
+from torch import nn
+from torch.amp import GradScaler
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.data import dataloader
+
+from ._cures import CAUSES, cure
+from ._lines import place
+from ._results import Result, table
+from ._wait_rules import Functions, Operators, tensors_in
+from .errors import LabError, batches_for
+
+SYNCHRONIZE = [torch.cuda, torch.mps, torch.xpu, torch.accelerator, torch.cpu]
+SYNCHRONIZE += [torch.cuda.Event, torch.cuda.Stream]
+SCALER = ("torch/amp/grad_scaler.py _maybe_opt_step:",)  # that is enabled, reads
+REPORT = "called a synchronizing CUDA operation"  # of torch.cuda.set_sync_debug_mode
+
+
+@dataclass(frozen=True, repr=False)
+class Wait(Result):
+    """A line that waits. where: file:line of the innermost code that is no library's;
+    code: that line; inside: both of the innermost library below it, PyTorch too, or "".
+    operation: what waits there; kind: why, a key of CAUSES; cure: what to do about it;
+    times: in one step.
+    """
+
+    where: str
+    code: str
+    inside: str
+    operation: str
+    kind: str
+    cure: str
+    times: float
+
+    def _why(self) -> str:
+        often = f" ×{self.times:g}" if self.times != 1 else ""
+        why = f"{self.operation}{often}: {CAUSES[self.kind]}"
+        return f"{why}: {self.cure}" if self.cure else why
+
+    def __str__(self) -> str:
+        lines = [f"{self.where}  {self.code}"[:88].rstrip()]
+        if self.inside:
+            lines.append(f"    in {self.inside}"[:88].rstrip())
+        indent = {"initial_indent": "    ", "subsequent_indent": "      "}
+        return "\n".join(lines + textwrap.wrap(self._why(), 88, **indent))
+
+
+@dataclass(frozen=True, repr=False)
+class Waits(Result):
+    """What `find_waits` saw. device: where the step worked; "cpu" passed for a GPU.
+    scaler: where a GradScaler that CUDA does not disable waits besides.
+    """
+
+    waits: list[Wait]
+    device: str
+    scaler: list[Wait]
+
+    def _head(self) -> str:
+        count = sum(wait.times for wait in self.waits)
+        lines = len({wait.where for wait in self.waits})
+        head = "no wait seen in a step"
+        if self.waits:
+            waits = "1 wait" if count == 1 else f"{count:g} waits"
+            head = f"{waits} in a step, on {lines} line{'s' * (lines > 1)}"
+        if self.device == "cpu":
+            head += " (on a CPU whose tensors pass for a GPU's)"
+        return head
+
+    def __str__(self) -> str:
+        parts = [self._head(), *map(str, self.waits)]
+        if self.scaler:
+            parts.append(
+                "a GradScaler is disabled without CUDA; enabled, it waits besides:"
+            )
+        return "\n".join([*parts, *map(str, self.scaler)])
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (x.where, f"{x.code}\n{x.inside}".strip(), x._why())
+            for x in self.waits + self.scaler
+        ]
+        return table(self._head(), ["line", "code", "why it waits, and the cure"], rows)
+
+
+@batches_for("find_waits takes the step once more than steps= says")
+def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
+    """The lines of `step()` at which the host waits for the device: values that are
+    read, sizes that depend on values, blocking copies, synchronize.
+
+    step: a training step, without arguments. It is really taken: once to warm up (the
+        first makes the optimizer's state), then `steps` times
+    steps: how many are counted; more than one for what comes only now and then
+
+    On CUDA its own sync-debug mode decides, and rules explain; elsewhere they decide.
+    On a CPU its tensors pass for tensors on a GPU, but for what a DataLoader or NumPy
+    made and what the step makes without device=, until `.to(device)`; `.cpu()` brings
+    to the host, `.to("cpu")` counts as no move; torch.cuda.synchronize() is counted and
+    left out. Compiled functions run eagerly meanwhile, with the waits that compiling
+    avoids. Not seen: waits of sparse tensors, torch.distributed, the backward of prod
+    and cumprod. LabError where `step` cannot be called; its own errors pass.
+
+        print(find_waits(lambda: step(next(batches)), steps=10))
+    """
+    if not callable(step) or isinstance(step, nn.Module):
+        raise LabError("find_waits asks a function without arguments: one step")
+    if steps < 1:
+        raise LabError("find_waits counts at least one step: steps=1")
+    watch = _Watch()
+    with watch.watching():
+        step()
+        watch.counts.clear()  # by now it is known on which device the step works
+        watch.scaler.clear()
+        with watch.witness() if watch.device == "cuda" else contextlib.nullcontext():
+            for _ in range(steps):
+                step()
+    waits, scaler = (
+        [Wait(*key, times=count / steps) for key, count in counts.items()]
+        for counts in (watch.counts, watch.scaler)
+    )
+    return Waits(waits, watch.device or "cpu", scaler)
+
+
+class _Watch:
+    """counts: what a Wait holds → how often. device: type of the accelerator that
+    tensors were on. On a CPU, _on_host marks the tensors of the host. bracket: while a
+    tensor on the device is indexed; stays: indices that it does not read then. noted:
+    where CUDA reports itself, what rules expect; call: of Python, that is being made.
+    """
+
+    def __init__(self):
+        self.counts, self.scaler = collections.Counter(), collections.Counter()
+        self.device = self.noted = self.call = None
+        self.quiet = self.bracket = 0
+        self.stays = []
+
+    @contextlib.contextmanager
+    def watching(self):
+        following = dataloader._BaseDataLoaderIter.__next__
+
+        def marked(loader):
+            with self.silent() if self.noted is None else contextlib.nullcontext():
+                batch = following(loader)
+            self.mark(batch)
+            return batch
+
+        with contextlib.ExitStack() as stack:
+            stack.callback(register_optimizer_step_pre_hook(self.mark_counters).remove)
+            patches = [(dataloader._BaseDataLoaderIter, "__next__", marked)]
+            patches += [(x, "synchronize", self.asking(x)) for x in SYNCHRONIZE]
+            if not torch.cuda.is_available():
+                patches += [(GradScaler, "step", self.scaling())]
+            for patch in patches:
+                stack.enter_context(mock.patch.object(*patch))
+            # under a mode the compiler gives up, for ever
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+            stack.enter_context(Functions(self))
+            stack.enter_context(Operators(self))
+            yield
+
+    def asking(self, owner):
+        synchronize = owner.synchronize
+
+        def asked(*args, **kwargs):
+            self.count("synchronize", "asked for")
+            if getattr(owner, "is_available", lambda: True)():
+                with self.silent():
+                    return synchronize(*args, **kwargs)
+
+        return asked
+
+    def scaling(self):
+        step = GradScaler.step
+
+        def scaled(scaler, optimizer, *args, **kwargs):
+            reads = not getattr(optimizer, "_step_supports_amp_scaling", False)
+            if reads and scaler._device == "cuda":
+                self.count("item", "value", place()._replace(calls=SCALER), self.scaler)
+            return step(scaler, optimizer, *args, **kwargs)
+
+        return scaled
+
+    @contextlib.contextmanager
+    def silent(self):
+        self.quiet += 1
+        try:
+            yield
+        finally:
+            self.quiet -= 1
+
+    def note(self, operation, kind):
+        """A rule says that this waits."""
+        lazy = (self.device, kind) == ("xla", "to the device")
+        if self.noted is not None:
+            self.noted.append((place(), operation, kind))
+            warnings.filterwarnings("always", REPORT)  # should the step ignore them
+        elif not (self.quiet or lazy):
+            self.count(operation, kind)
+
+    def count(self, operation, kind, at=None, counts=None):
+        *where, calls = at or place()
+        key = *where, operation, kind, cure(operation, kind, calls, where[2])
+        (self.counts if counts is None else counts)[key] += 1
+
+    @contextlib.contextmanager
+    def witness(self):
+        """CUDA's reports count; what rules expected at the same line explains them."""
+        self.noted, last = collections.deque(maxlen=1000), None
+        mode, show = torch.cuda.get_sync_debug_mode(), warnings.showwarning
+
+        def reported(message, *args, **kwargs):
+            nonlocal last
+            if not str(message).startswith(REPORT):
+                show(message, *args, **kwargs)
+            elif not self.quiet:
+                last = self.explain(place(), last)
+                self.count(*last[1:])
+
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Synchronization debug mode")
+            warnings.filterwarnings("always", REPORT)
+            warnings.showwarning = reported
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                yield
+            finally:
+                torch.cuda.set_sync_debug_mode(mode)
+
+    def explain(self, here, last):
+        """(call of Python, operation, kind, place) of what CUDA reports."""
+        for entry in reversed(self.noted):
+            at, operation, kind = entry
+            if at.where == here.where:
+                self.noted.remove(entry)
+                return self.call, operation, kind, at
+        if last and self.call is last[0] and here.where == last[-1].where:
+            return last  # it waits several times
+        return self.call, self.call.name if self.call else "a call", "else", here
+
+    def mark(self, tree, number=False):
+        """These tensors are on the host, if on a CPU; so is the number in x[i] = 0."""
+        for x in tensors_in(tree):
+            if x.device.type == "cpu" or number:
+                x._on_host = True
+            else:
+                self.on_device(x)
+
+    def mark_counters(self, optimizer, args, kwargs):
+        for group in optimizer.param_groups:
+            self.mark([value for key, value in group.items() if key != "params"])
+        for state in optimizer.state.values():
+            if isinstance(state, dict):
+                self.mark([state.get("step"), state.get("mu_product")])
+
+    def on_device(self, x):
+        kind = x.device.type
+        if kind == "lazy":
+            raise LabError("not on PyTorch's lazy device: give the step on the CPU")
+        if kind not in ("cpu", "meta"):
+            self.device = kind
+        elif kind == "meta" or self.device:
+            return False
+        return not hasattr(x, "_on_host")

@@ -1,0 +1,227 @@
+"""Each cure that find_waits names, applied to a line that waits: the wait is gone. In
+order of _cures.OPERATIONS, then what it says of libraries.
+"""
+
+import importlib.util
+import re
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import swa_utils
+from waiting_steps import program
+
+from device_lab import find_waits
+from device_lab._kit._cures import INSIDE, LIBRARIES, NEVER, OPERATIONS, cure
+
+CPU = torch.device("cpu")
+# a line that waits, part of the cure, the line that is cured
+LINES = """
+x.sum().item() | keep it on the device | x.sum().detach()
+x[mask].sum() | torch.where(mask, a, b) | torch.where(mask, x, 0.0).sum()
+torch.ones(3).to(device) | non_blocking=True | \
+torch.ones(3).to(device, non_blocking=True)
+torch.ones(3).to(device) | make it there | torch.ones(3, device=device)
+torch.allclose(x, x) | torch.isclose(a, b).all() | torch.isclose(x, x).all()
+torch.as_tensor([1, 2], device=device) | torch.full | torch.full((), 1.0, device=device)
+torch.asarray([1, 2], device=device) | torch.full | torch.full((), 1.0, device=device)
+torch.bincount(labels) | index_add_ | \
+torch.zeros(8, device=device).index_add_(0, labels, torch.ones(8, device=device))
+torch.equal(x, x + 0) | (a == b).all() | (x == x + 0).all()
+torch.histc(x) | min and max | torch.histc(x, 100, -1.0, 1.0)
+x[[0, 2]] | make the index once | x[labels]
+x[numpy.array([0, 2])] | make the index once | x[labels]
+x[three] | i[None] is not read | x[three[None]]
+x[:three] | Python's numbers | x[:3]
+x.index_fill(0, labels, total) | x[index] = value | assign(x.clone(), labels, total)
+assign(x.clone(), torch.from_numpy(numpy.arange(2)), total) | index or number once | \
+assign(x.clone(), labels, total)
+torch.linalg.inv(square) | inv_ex | torch.linalg.inv_ex(square)
+torch.linalg.cholesky(square) | cholesky_ex | torch.linalg.cholesky_ex(square)
+torch.linalg.solve(square, x) | solve_ex | torch.linalg.solve_ex(square, x)
+torch.linspace(0, total, 5, device=device) | torch.linspace(0, 1, n | \
+0 + (total - 0) * torch.linspace(0, 1, 5, device=device)
+torch.logspace(0, total, 5, device=device) | torch.linspace(0, 1, n | \
+10 ** (total * torch.linspace(0, 1, 5, device=device))
+x.masked_fill(mask, total) | torch.where(mask, value, x) | torch.where(mask, total, x)
+x.new_tensor([1, 2]) | torch.full | torch.full((), 1.0, device=device)
+x.new_tensor([x[0, 0], x[1, 1]]) | torch.stack | torch.stack([x[0, 0], x[1, 1]])
+torch.normal(x, x.abs() + 1) | torch.randn_like | \
+x + (x.abs() + 1) * torch.randn_like(x)
+F.one_hot(labels) | F.one_hot(labels, n) | F.one_hot(labels, 8)
+torch.repeat_interleave(labels, labels) | output_size | \
+torch.repeat_interleave(labels, labels, output_size=28)
+torch.tensor([1, 2], device=device) | torch.full | torch.full((), 1.0, device=device)
+torch.tensor([x[0, 0], x[1, 1]]) | torch.stack | torch.stack([x[0, 0], x[1, 1]])
+torch.where(mask, x, torch.tensor(0.0)) | a number of Python | torch.where(mask, x, 0.0)
+"""
+LINES = [line.split(" | ") for line in LINES.strip().splitlines()]
+# what is of no use, of all operations that are named
+NO_CURE = {NEVER, "every n steps", OPERATIONS["to the host"][""]}
+
+
+@pytest.mark.parametrize("waiting, advice, cured", LINES)
+def test_the_cured_line_does_not_wait(waiting, advice, cured):
+    report = find_waits(program(waiting, CPU))
+    assert any(advice in wait.cure for wait in report.waits), report
+    assert find_waits(program(cured, CPU)).waits == []
+
+
+def test_every_cure_of_an_operation_is_tried():
+    named = {advice for cures in OPERATIONS.values() for advice in cures.values()}
+    tried = set()
+    for waiting, _, _ in LINES:
+        tried |= {wait.cure for wait in find_waits(program(waiting, CPU)).waits}
+    assert named - NO_CURE == tried
+
+
+def encoder(cured):
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    model, x = (
+        nn.TransformerEncoder(layer, 1, enable_nested_tensor=False),
+        torch.ones(1),
+    )
+    x, mask = torch.randn(2, 4, 8), nn.Transformer.generate_square_subsequent_mask(4)
+    return lambda: model(x, mask, is_causal=True if cured else None)
+
+
+def decoder(cured):
+    model = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16), 1)
+    x, mask = torch.randn(4, 2, 8), nn.Transformer.generate_square_subsequent_mask(4)
+    return lambda: model(x, x, mask, tgt_is_causal=True if cured else None)
+
+
+def categorical(cured):
+    logits, labels = torch.randn(4, 8), torch.arange(4)
+    # torch.compile has switched the default off, if it was used in this process
+    checks = not cured
+
+    def step():
+        given = torch.distributions.Categorical(logits=logits, validate_args=checks)
+        given.log_prob(labels)
+
+    return step
+
+
+def clipped(cured):
+    weight = torch.ones(3, requires_grad=True)
+    options = {} if cured else {"error_if_nonfinite": True}
+
+    def step():
+        weight.grad = torch.ones_like(weight)
+        nn.utils.clip_grad_norm_([weight], 1.0, **options)
+
+    return step
+
+
+def scaled(cured):
+    model = nn.Linear(3, 3)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=cured)
+    scaler, x = torch.amp.GradScaler("cpu"), torch.ones(2, 3)
+
+    def step():
+        scaler.scale(model(x).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def anomaly(cured):
+    model, x = nn.Linear(3, 3), torch.ones(2, 3)
+
+    def step():
+        with torch.autograd.set_detect_anomaly(not cured):
+            model(x).sum().backward()
+
+    return step
+
+
+STEPS = {
+    "is_causal=True": encoder,
+    "tgt_is_causal": decoder,
+    "validate_args=False": categorical,
+    "without error_if_nonfinite": clipped,
+    "fused=True": scaled,
+    "set_detect_anomaly(False)": anomaly,
+}
+
+
+@pytest.mark.parametrize("advice", STEPS)
+def test_the_cured_step_does_not_wait(advice):
+    report = find_waits(STEPS[advice](cured=False))
+    assert report.waits and all(advice in wait.cure for wait in report.waits), report
+    assert all(wait.inside.startswith("torch/") for wait in report.waits) or (
+        STEPS[advice] is anomaly
+    )
+    assert find_waits(STEPS[advice](cured=True)).waits == []
+
+
+def test_what_is_called_every_n_steps_waits_less():
+    model = nn.Linear(3, 3)
+    average, taken = swa_utils.AveragedModel(model), iter(range(100))
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(torch.ones(1))
+
+    def step(every):
+        if next(taken) % every == 0:
+            average.update_parameters(model)
+            scaler.get_scale()
+
+    often = find_waits(lambda: step(1), steps=4).waits
+    assert {wait.cure for wait in often} >= {"call it every n steps"}
+    seldom = find_waits(lambda: step(2), steps=4).waits
+    total, less = (sum(wait.times for wait in waits) for waits in (often, seldom))
+    assert less == total / 2 > 0
+
+
+# Libraries that the tests do not install: what is called as theirs is called
+FAKES = {
+    "transformers/masking_utils.py": ("_ignore_causal_mask_sdpa", "bool(mask.all())"),
+    "transformers/trainer.py": ("_run_epoch", "mask.isnan().any().item()"),
+    "accelerate/utils/operations.py": ("send_to_device", 'host.to("cpu")'),
+    "ema_pytorch/ema_pytorch.py": ("update", "mask.any().item()"),
+    "torchmetrics/functional/classification/stat_scores.py": (
+        "_binary_stat_scores_tensor_validation",
+        "mask.unique()",
+    ),
+    "torchmetrics/aggregation.py": ("update", "bool(nans.any())"),
+    "timm/any.py": ("update", "mask.any().item()"),  # no row: the general advice
+}
+
+
+@pytest.mark.parametrize("path", FAKES)
+def test_reads_of_other_libraries(path, tmp_path):
+    name, code = FAKES[path]
+    file = tmp_path / "site-packages" / path
+    file.parent.mkdir(parents=True)
+    file.write_text(f"def {name}(mask, host):\n    nans = mask\n    {code}\n")
+    spec = importlib.util.spec_from_file_location("fake", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    mask, host = torch.ones(3) > 0, torch.from_numpy(torch.ones(3).numpy())
+
+    def step():
+        getattr(module, name)(mask, torch.from_numpy(host.numpy()))
+
+    waits = [wait for wait in find_waits(step).waits if wait.inside]
+    advice = [
+        advice
+        for pattern, advice in LIBRARIES.items()
+        if path in pattern or (path.startswith("torchmetrics/f") and "valid" in pattern)
+    ]
+    assert [wait.cure for wait in waits] == (advice[-1:] or [INSIDE])
+    assert waits[0].inside == f"{path}:3  {code}"
+
+
+def test_what_no_cpu_can_try():
+    """Tried on CUDA (cuda_waits.py): capturable; in transformers on Python 3.11."""
+    call = "transformers/trainer.py _run_epoch: if ("
+    assert cure("item", "value", (call,), "") == "logging_nan_inf_filter=False"
+    calls = "torch/optim/optimizer.py _get_value: x", "torch/optim/asgd.py asgd: x"
+    assert cure("item", "value", calls, calls[0]) == "capturable=True"
+    assert cure("item", "value", ("torch/optim/_adafactor.py: x",), "it") == INSIDE
+
+
+def test_patterns_are_patterns():
+    assert all(re.compile(pattern) for pattern in LIBRARIES)
