@@ -335,6 +335,17 @@ class Trainer:
         gc.collect(1)
 
 
+def test_a_trainer_that_counts_its_steps_is_not_measured_at_rest():
+    left = [1, 2]
+
+    def train():
+        while left and left.pop():
+            nn.Linear(4, 4)(torch.ones(2, 4)).sum().backward()
+
+    with pytest.raises(LabError, match="a further call trained nothing"):
+        peak(train, "cpu")
+
+
 def test_cycles_that_wait_for_a_full_collection_are_no_leak():
     assert peak(Trainer, "cpu").grows == 0
     assert rehearse(lambda: Trainer() and Trainer, lower=False).grows == 0

@@ -282,6 +282,19 @@ def test_a_trainer_that_counts_its_steps():
     assert max(map(len, lines)) <= 88 and "not tried: autocast" in str(need)
 
 
+def test_layers_that_were_copied_are_parameters_without_an_optimizer():
+    def make():
+        layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+        model = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
+        return lambda: model(torch.ones(2, 3, 16)).sum().backward()
+
+    need = rehearse(make, lower=False)
+    layer = nn.TransformerEncoderLayer(16, 2, 32)
+    nbytes = 4 * 4 * sum(p.numel() for p in layer.parameters())
+    assert need.kinds["parameters"] >= nbytes
+    assert need.kinds["gradients"] >= nbytes
+
+
 # What Python's numbers determine
 
 

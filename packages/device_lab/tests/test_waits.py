@@ -320,3 +320,22 @@ def test_what_inference_mode_hides_is_found():
 
     waits = find_waits(step).waits
     assert [wait.kind for wait in waits] == ["value", "size", "value"]
+
+
+def test_a_trainer_that_counts_its_steps_is_no_step_without_waits():
+    """Its second call trains nothing, or only logs."""
+    net = nn.Linear(4, 4)
+    losses = []
+
+    def train():
+        while len(losses) < 2:
+            loss = net(torch.ones(2, 4)).sum()
+            loss.backward()
+            losses.append(loss.item())
+
+    with pytest.raises(LabError, match="a further call trained nothing"):
+        find_waits(train)
+    losses.clear()
+    with pytest.raises(LabError, match="begin anew"):
+        find_waits(lambda: train() or torch.ones(2) + 1)
+    assert find_waits(lambda: losses.clear() or train()).waits[0].times == 2

@@ -51,8 +51,8 @@ OPERATIONS = {
         "as_tensor": ONCE,
         "asarray": ONCE,
         "ctc_loss": NEVER,
-        "index": "make the index once, as a tensor on the device",
-        "index_put": "make index or number once, as tensors on the device",
+        "index": "make the index once, or there: torch.randperm(n, device=device)",
+        "index_put": "make index or number once, or there, as tensors on the device",
         "new_tensor": ONCE,
         "tensor": ONCE,
         "where": "a number of Python instead of the host's tensor",
@@ -75,7 +75,9 @@ LIBRARIES = {
         "non_blocking=True for DataLoaderConfiguration (of a transformers Trainer:"
         " accelerator_config), and pin_memory=True"
     ),
-    "ema_pytorch/ema_pytorch.py": "call update() every n steps, with update_every=1",
+    "ema_pytorch/ema_pytorch.py": (
+        "call update() every n steps, with update_every and update_after_step over n"
+    ),
     "torchmetrics/.*_tensor_validation:": "validate_args=False",
     "torchmetrics/aggregation.py .*nans": 'nan_strategy="disable"',
 }

@@ -78,7 +78,10 @@ class Rehearsal(Ledger):
     def mark(self):
         """Notes whose the pieces are."""
         parameters = [reference() for reference in self.parameters]
-        for optimizer in self.optimizers:  # copied modules told no hook of theirs
+        # copied modules told no hook of theirs
+        for module in self.called:
+            parameters += module.parameters(recurse=False)
+        for optimizer in self.optimizers:
             parameters += sum([each["params"] for each in optimizer.param_groups], [])
         for p in filter(torch.is_tensor, parameters):
             self.name(p, "parameters")

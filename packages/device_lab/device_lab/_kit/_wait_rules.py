@@ -69,6 +69,8 @@ class Operators(TorchDispatchMode):
                 out = func.decompose(*args, **kwargs)
             if out is not NotImplemented:
                 return out
+        backward = torch._C._current_graph_task_id() != -1  # no public call tells
+        self.watch.work.add("backward" if backward else "forward")
         name = func.overloadpacket.__name__
         call = _Call(func, name, args, kwargs, tensors_in(args))
         kind = self.kind(call)

@@ -21,6 +21,14 @@ def file_name(path: str) -> str:
     return "cell" if "ipykernel" in path else os.path.basename(path)
 
 
+def trained_once(function: str) -> LabError:
+    return LabError(
+        f"{function} calls the step several times, and a further call trained nothing."
+        " Does it count its own steps? Then begin anew in each call:"
+        " lambda: make_trainer().train()"
+    )
+
+
 @contextlib.contextmanager
 def batches_for(steps: str) -> Iterator[None]:
     """Says in one line how often a step is taken, if its batches end before."""

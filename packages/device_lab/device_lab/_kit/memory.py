@@ -1,5 +1,5 @@
 """peak: what a step holds on its device, at its highest. rehearse: the same for a CUDA
-GPU that is not there, counted on tensors without data. Lesson 07 explains both.
+GPU that is not there, counted on tensors without data.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from ._ledger import Ledger, size_text
 from ._rehearsal import second_step, ways
 from ._results import Result, table
 from .devices import pick_device
-from .errors import LabError, batches_for
+from .errors import LabError, batches_for, trained_once
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,10 +96,12 @@ def peak(step: Callable[[], object], device: torch.device | str | None = None) -
                 gc.collect()
             after.append(held())
     if counter:
-        highest = gpu.max_memory_allocated(device)
+        highest, start = gpu.max_memory_allocated(device), len(ledger.phases)
         with ledger:
             step()
-    else:
+    if start == len(ledger.phases):
+        raise trained_once("peak")
+    if not counter:
         highest = ledger.highest(start)[0]
     grows = max(0, min(after[1] - after[0], after[2] - after[1]))
     reserved, room = _room(device)

@@ -18,7 +18,7 @@ from ._cures import CAUSES, cure
 from ._lines import place
 from ._results import Result, table
 from ._wait_rules import Functions, Operators, tensors_in
-from .errors import LabError, batches_for
+from .errors import LabError, batches_for, trained_once
 
 SYNCHRONIZE = [torch.cuda, torch.mps, torch.xpu, torch.accelerator, torch.cpu]
 SYNCHRONIZE += [torch.cuda.Event, torch.cuda.Stream]
@@ -118,11 +118,14 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
     watch = _Watch()
     with watch.watching():
         step()
+        first, watch.work = watch.work, set()
         watch.counts.clear()  # by now it is known on which device the step works
         watch.scaler.clear()
         with watch.witness() if watch.device == "cuda" else contextlib.nullcontext():
             for _ in range(steps):
                 step()
+    if not watch.work or "backward" in first - watch.work:
+        raise trained_once("find_waits")
     waits, scaler = (
         [Wait(*key, times=count / steps) for key, count in counts.items()]
         for counts in (watch.counts, watch.scaler)
@@ -135,13 +138,14 @@ class _Watch:
     tensors were on. On a CPU, _on_host marks the tensors of the host. bracket: while a
     tensor on the device is indexed; stays: indices that it does not read then. noted:
     where CUDA reports itself, what rules expect; call: of Python, that is being made.
+    work: whether operators ran, and whether in a "backward" pass.
     """
 
     def __init__(self):
         self.counts, self.scaler = collections.Counter(), collections.Counter()
         self.device = self.noted = self.call = None
         self.quiet = self.bracket = 0
-        self.stays = []
+        self.stays, self.work = [], set()
 
     @contextlib.contextmanager
     def watching(self):
