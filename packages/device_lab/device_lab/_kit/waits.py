@@ -124,7 +124,7 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
         with watch.witness() if watch.device == "cuda" else contextlib.nullcontext():
             for _ in range(steps):
                 step()
-    if not watch.work or "backward" in first - watch.work:
+    if first - watch.work:
         raise trained_once("find_waits")
     waits, scaler = (
         [Wait(*key, times=count / steps) for key, count in counts.items()]
