@@ -47,6 +47,7 @@ def test_figure_has_alt_text_and_is_small(run):
     assert 1000 < len(base64.b64decode(output.data["image/png"])) < 60_000
 
 
+@pytest.mark.slow
 def test_explorer_leaves_a_picture_and_redraws(run):
     count = "print(pictures[0].value.count('data:image/png'))"
     # in a kernel of its own: other tests leave widgets

@@ -201,6 +201,7 @@ def test_the_emulated_device_records_timeless_cells_only(
     )
 
 
+@pytest.mark.slow
 def test_pretended_results_are_refused_in_the_course(tmp_path):
     """The command itself, in a process and with a kernel of its own."""
     before = sorted((ROOT / "notebooks" / "recorded").rglob("*"))
@@ -328,6 +329,7 @@ def test_something_else_in_the_place_of_the_archive_is_left_alone(tmp_path, caps
     assert (tmp_path / "out.zip").read_text() == "my diary"
 
 
+@pytest.mark.slow
 def test_without_a_device_nothing_begins_unless_asked_for(recorder):
     lessons = {"42_a_lesson": ["1 / 0"]}
     status, output, left = recorder(lessons, visit=True, pretend="")

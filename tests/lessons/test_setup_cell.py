@@ -75,6 +75,7 @@ def lesson(kernel, tmp_path, published, monkeypatch):
 needs_git = pytest.mark.skipif(not shutil.which("git"), reason="there is no git here")
 
 
+@pytest.mark.slow
 @needs_git
 def test_a_lesson_runs_alone_in_an_empty_folder_and_fetches_once(
     lesson, tmp_path, copy, published

@@ -268,6 +268,7 @@ def test_one_line_says_what_is_wrong(tmp_path, script, words, says):
     assert_refused(script, says, *small, *options, **variables)
 
 
+@pytest.mark.slow
 def test_one_line_says_who_is_missing():
     words = ("--cpu", "--timeout=1")
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -71,6 +71,7 @@ def _run(code, *arguments):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_lazy_device_records_counts_and_falls_back():
     kind = "OwnLazyDevice" if missing_xla() else "LazyDevice"
     _run(LAZY.replace("KIND", repr(kind)))

@@ -68,6 +68,7 @@ def in_a_new_python(code, warnings="error", environment=None):
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_importing_loads_nothing_and_sets_nothing():
     code = """if True:
         import os, sys, threading, torch
@@ -83,6 +84,7 @@ def test_importing_loads_nothing_and_sets_nothing():
     assert in_a_new_python(code) == ["device_lab"]
 
 
+@pytest.mark.slow
 def test_a_function_is_a_function_after_modules_were_imported():
     code = """if True:
         import device_lab._kit.waits, device_lab._kit.memory, device_lab._kit.timing
@@ -99,6 +101,7 @@ def test_an_error_is_named_by_where_it_is_imported_from():
     assert f"{device_lab.LabError.__module__}.LabError" == "device_lab.LabError"
 
 
+@pytest.mark.slow
 def test_pressing_tab_shows_the_public_names(tmp_path):
     """Also after modules were imported. What begins with _ is nobody's."""
     pytest.importorskip("IPython")

@@ -296,7 +296,7 @@ def test_more_rounds_are_promised_in_the_square_of_the_spread():
 
 def test_time_text():
     texts = {2.5: "2.5 s", 1.234e-3: "1.23 ms", 2e-6: "2 µs", 3e-8: "30 ns"}
-    texts |= {0: "0 ns", 5000: "5,000 s"}
+    texts |= {0: "0 ns", 5000: "5,000 s", 0.99999: "1,000 ms"}
     assert {seconds: time_text(seconds) for seconds in texts} == texts
 
 

@@ -77,6 +77,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_the_calls_leave_what_those_of_a_gloo_group_leave(tmp_path):
     (tmp_path / "job.py").write_text(JOB)
     real = launch.torchrun(tmp_path / "job.py", processes=2).results()

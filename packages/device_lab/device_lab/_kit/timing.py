@@ -272,5 +272,6 @@ def time_text(seconds: float) -> str:
     for unit, factor in (("s", 1), ("ms", 1e3), ("µs", 1e6)):
         if abs(seconds) * factor >= 1:
             number = seconds * factor
-            return f"{number:.3g} {unit}" if number < 1000 else f"{number:,.0f} {unit}"
+            text = f"{number:.3g}" if number < 999.5 else f"{number:,.0f}"
+            return f"{text} {unit}"
     return f"{seconds * 1e9:.3g} ns"
