@@ -234,7 +234,7 @@ test-emulated: env-test-cuda
 	$(CUDA) -m emulated_cuda.run --gpus 2 $(CUDA) -m pytest \
 	    packages/emulated_cuda/tests/checks.py
 	$(CUDA) -m emulated_cuda.run $(CUDA) -m pytest \
-	    packages/device_lab/tests/cuda_*.py -m "not timed"
+	    packages/device_lab/tests/cuda_*.py -m "not timed$(if $(MARK), and $(MARK))"
 
 # Each lesson twice in one kernel on a T4, and once on an H200 that asks which GPU it has;
 # EMULATED=--once: each once, on a T4.

@@ -2,9 +2,11 @@
 on the emulated device. `make test-emulated` runs this.
 """
 
+import pytest
 from all_operators import REASONS, compared, report, witness
 
 
+@pytest.mark.weekly
 def test_the_rules_say_what_cuda_says_of_all_operators():
     samples, errors = witness()
     differences, more, agreeing = compared(samples)
