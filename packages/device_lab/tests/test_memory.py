@@ -5,6 +5,7 @@ import functools
 import gc
 import weakref
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -333,6 +334,15 @@ class Trainer:
         self.optimizer.step()
         gc.collect(0)
         gc.collect(1)
+
+
+def test_batches_that_were_made_ahead_are_no_leak():
+    """Each is seen when it is used first."""
+    batches = iter([torch.ones(1000) for _ in range(8)])
+    kept = []
+    assert peak(lambda: next(batches).sum() + 1, "cpu").grows == 0
+    fresh = peak(lambda: kept.append(torch.from_numpy(np.ones(1000)) + 1), "cpu")
+    assert fresh.grows == 8000  # nothing that a step makes is taken for one of them
 
 
 def test_a_trainer_that_counts_its_steps_is_not_measured_at_rest():

@@ -1,6 +1,7 @@
 """Ledger: which storages exist, call by call. `memory` counts with it."""
 
 import functools
+import gc
 import math
 import weakref
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ AGAIN, OPTIMIZER = "the recomputation within backward", "the optimizer step"
 @dataclass
 class Piece:
     """A storage. born, died: numbers of the first and the last call that it lived in;
-    phase, last: the phases then. kind: whose it is, where that is known.
+    phase, last: the phases then. kind: whose it is, where that is known. ready: whether
+    Python held it before the first call, such as a batch that was made ahead.
     """
 
     nbytes: int
@@ -30,6 +32,7 @@ class Piece:
     died: int | None = None
     last: str = ""
     kind: str = ""
+    ready: bool = False
 
 
 class Ledger(TorchDispatchMode):
@@ -42,6 +45,7 @@ class Ledger(TorchDispatchMode):
         self.device, self.block = device, block
         self.pieces, self.living, self.phases = [], {}, []
         self.stepping, self.largest = False, (0, "")
+        self.ready = set()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func.namespace == "prim":  # "which device?", asked by C++
@@ -77,6 +81,7 @@ class Ledger(TorchDispatchMode):
         storage = x.untyped_storage()
         if weakref.ref(storage) not in self.living:
             piece = self.add(storage.nbytes())
+            piece.ready = weakref.ref(storage) in self.ready
             gone = functools.partial(self.gone, piece)
             self.living[weakref.ref(storage, gone)] = piece
         return self.living[weakref.ref(storage)]
@@ -91,8 +96,10 @@ class Ledger(TorchDispatchMode):
         piece.died, piece.last = len(self.phases) - 1, self.phase()
         del self.living[reference]
 
-    def held(self):
-        return sum(piece.nbytes for piece in self.living.values())
+    def held(self, ready=True):
+        """Bytes; ready: whether with what was there before the first call."""
+        pieces = self.living.values()
+        return sum(piece.nbytes for piece in pieces if ready or not piece.ready)
 
     def highest(self, start, weigh=lambda piece: 1):
         """(bytes, call) of the highest moment from call `start` on; weigh: which share
@@ -106,6 +113,14 @@ class Ledger(TorchDispatchMode):
                 change[piece.died + 1] -= nbytes
         curve = change[:-1].cumsum()[start:]
         return int(curve.max()), start + int(curve.argmax())
+
+
+def storages():
+    """Weak references to those of all tensors that Python holds now."""
+    kinds = torch.Tensor, torch.nn.Parameter
+    tensors = [x for x in gc.get_objects() if type(x) in kinds]
+    strided = [x for x in tensors if x.layout == torch.strided]
+    return {weakref.ref(x.untyped_storage()) for x in strided}
 
 
 def size_text(nbytes: float) -> str:

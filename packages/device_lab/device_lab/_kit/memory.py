@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from ._ledger import Ledger, size_text
+from ._ledger import Ledger, size_text, storages
 from ._rehearsal import second_step, ways
 from ._results import Result, table
 from .devices import pick_device
@@ -86,6 +86,8 @@ def peak(step: Callable[[], object], device: torch.device | str | None = None) -
     gc.collect()
     counter = device.type not in ("cpu", "mps")
     held = functools.partial(gpu.memory_allocated, device) if counter else ledger.held
+    ledger.ready = storages()
+    made = held if counter else functools.partial(ledger.held, ready=False)
     with contextlib.nullcontext() if counter else ledger:
         for _ in range(3):
             start, before = len(ledger.phases), held()
@@ -94,7 +96,8 @@ def peak(step: Callable[[], object], device: torch.device | str | None = None) -
             step()
             if held() > before:  # cycles that the step left, or a leak
                 gc.collect()
-            after.append(held())
+            after.append(made())
+            end = held()
     if counter:
         highest, start = gpu.max_memory_allocated(device), len(ledger.phases)
         with ledger:
@@ -105,8 +108,8 @@ def peak(step: Callable[[], object], device: torch.device | str | None = None) -
         highest = ledger.highest(start)[0]
     grows = max(0, min(after[1] - after[0], after[2] - after[1]))
     reserved, room = _room(device)
-    room = None if room is None else room - (highest - after[-1])
-    figures = before, highest, after[-1], reserved, room, grows
+    room = None if room is None else room - (highest - end)
+    figures = before, highest, end, reserved, room, grows
     who = "torch.accelerator" if counter else "PyTorch's calls"
     return Peak(device, *figures, ledger.largest, who)
 
