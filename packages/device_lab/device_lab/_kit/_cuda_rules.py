@@ -8,6 +8,7 @@ import functools
 import math
 import pathlib
 import re
+import types
 import warnings
 from unittest import mock
 
@@ -21,6 +22,7 @@ from ._values import CPU, Values, outside
 
 aten = torch.ops.aten
 DEVICES = "cpu", "cuda", "mps", "xpu"
+COLLECTIVES = "broadcast", "all_reduce", "reduce", "all_gather", "barrier"
 H100 = (9, 0), 132, 2048  # capability, multiprocessors, threads on each
 # What is composed on the CPU, and has a kernel of its own on CUDA: all of PyTorch 2.13
 WHOLE = "_fused_rms_norm", "mish_backward", "silu_backward"
@@ -106,7 +108,9 @@ class _Here(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if func in (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist):
-            return func(self.values.data(args[0]), *args[1:], **kwargs)
+            data = self.values.data(args[0])
+            with outside():
+                return func(data, *args[1:], **kwargs)
         if func in (torch.Tensor.record_stream, torch.Tensor.pin_memory):
             return args[0]
         if func is torch.Tensor.__deepcopy__:  # it would copy the storage's data
@@ -155,14 +159,30 @@ def _patches(state, fake_tensor):
     yield torch.backends.mkldnn.flags(enabled=False, allow_tf32=None)
     yield mock.patch.object(torch, "save", _nothing)  # of what has no data
     yield mock.patch.object(torch.nn.DataParallel, "forward", _alone)
+    distributed = torch.nn.parallel.DistributedDataParallel
+    yield mock.patch.object(distributed, "__init__", _with_buckets)
+    yield mock.patch.object(distributed, "forward", _alone)
+    yield mock.patch.object(distributed, "no_sync", contextlib.nullcontext)
+    if torch.distributed.is_available():
+        for name in COLLECTIVES:
+            yield mock.patch.object(torch.distributed, name, _nothing)
 
 
-def _nothing(*args, **kwargs):
-    return None
+def _nothing(*args, async_op=False, **kwargs):
+    return types.SimpleNamespace(wait=lambda: True) if async_op else None
 
 
 def _alone(self, *args, **kwargs):
     return self.module(*args, **kwargs)
+
+
+def _with_buckets(self, module, *args, gradient_as_bucket_view=False, **kwargs):
+    """DistributedDataParallel: what it sends lies in buckets, the size of gradients."""
+    torch.nn.Module.__init__(self)
+    self.module, self.buckets = module, []
+    if not gradient_as_bucket_view:
+        own = [p for p in module.parameters() if p.requires_grad]
+        self.buckets = [torch.empty_like(p, requires_grad=False) for p in own]
 
 
 def _of_tensors(fake_tensor):

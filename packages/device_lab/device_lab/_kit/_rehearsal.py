@@ -89,11 +89,22 @@ class Rehearsal(Ledger):
         for optimizer in self.optimizers:
             for x in tree_leaves(list(optimizer.state.values())):
                 self.name(x, "optimizer state")
+            for group in optimizer.param_groups:
+                if not (group.get("fused") or group.get("capturable")):
+                    self.counted_by_host(
+                        [optimizer.state.get(p) for p in group["params"]]
+                    )
 
     def name(self, x, kind):
         piece = self.note(x)
         if piece:
             piece.kind = kind
+
+    def counted_by_host(self, states):
+        """Adam's steps take no memory of the GPU."""
+        for state in states:
+            if isinstance(state, dict) and torch.is_tensor(state.get("step")):
+                self.note(state["step"]).nbytes = 0
 
     def kind(self, piece):
         if piece.kind:

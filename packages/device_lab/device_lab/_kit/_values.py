@@ -47,9 +47,14 @@ class Values:
                 return func(*args, **kwargs)
         args, kwargs = tree_map(self.double, (args, kwargs))
         known = self.known((args, kwargs))
+        if func.overloadpacket in LIKE:
+            known = (self.zeros(args[0]), *args[1:]), kwargs
         try:
             out = func(*args, **kwargs)
         except (self.no_value, self.no_size) as error:
+            if func.overloadpacket is aten._ctc_loss:  # lengths alone decide on sizes
+                lengths = self.known(args[1:])
+                known = lengths and ((self.zeros(args[0]), *lengths), kwargs)
             data = self.compute(func, known)
             if data is UNKNOWN:
                 return self.unknown(func, args, error)
@@ -154,11 +159,17 @@ class Values:
             known = self.known(x)
             if known is None:
                 self.read = self.read or line()
-                return torch.zeros(x.shape, dtype=x.dtype)
+                return self.zeros(x)
             return known
+
+    def zeros(self, x):
+        with self.with_data():
+            return torch.zeros(x.shape, dtype=x.dtype)
 
 
 LIFTS = aten.lift_fresh.default, aten.lift.default
+LIKE = aten.zeros_like, aten.ones_like, aten.full_like  # whatever the data
+LIKE += aten.new_zeros, aten.new_ones, aten.new_full
 EMPTY = aten.empty, aten.empty_strided, aten.empty_like, aten.new_empty
 
 
