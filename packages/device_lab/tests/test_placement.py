@@ -142,9 +142,10 @@ def test_modules_that_no_module_lists():
     model = nn.Linear(2, 2)
     model.heads = [Detector(), Detect(), nn.Sequential(Rotary())]
     model.heads += [nn.ModuleList([model, model.heads[0]])]
+    model.table = torch.ones(1)
     named = {left.path: left.why for left in left_behind(model).found}
     assert {path.rpartition(".")[2] for path in named} >= {"weight", "anchors", "cos"}
-    assert len(named) == 2 + 5 + 2 + 4 + 4
+    assert len(named) == 1 + 2 + 5 + 2 + 4 + 4
     whys = {path: named[f"heads.{path}"] for path in ("0.anchors", "1.grid.1")}
     assert {*whys.values()} == {placement.UNLISTED}  # a list of modules moves them
     assert named["heads.1.forgotten"] == placement.ATTRIBUTE
@@ -404,6 +405,8 @@ def test_an_optimizer_that_was_made_too_early():
         (placement.FOREIGN, (2,)),
     ]
     assert tensors[0].path == "optimizer.param_groups[0].params[0], exp_avg"
+    report = str(left_behind(model, optimizer=optimizer))
+    assert "optimizer.param_groups[0].params[*]: cpu, 2 tensors" in report
 
 
 def test_the_step_of_adam_stays_on_the_cpu_on_purpose():

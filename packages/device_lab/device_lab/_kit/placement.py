@@ -69,7 +69,8 @@ class LeftBehind(Result):
     def __str__(self) -> str:
         groups: dict[tuple[object, ...], list[Left]] = {}
         for left in self.found:
-            key = _starred(left.group), left.device, left.why
+            name = left.group if left.why is ELSEWHERE else _starred(left.group)
+            key = name, left.device, left.why
             groups.setdefault(key, []).append(left)
         lines = [*map(_line, groups.values())]
         if len(lines) > GROUPS:
@@ -117,8 +118,8 @@ def _line(lefts: list[Left]) -> str:
     first, *more = lefts
     if not more:
         return str(first)
-    names = {left.group for left in lefts}
-    name = _starred(first.group) if names != {first.group} else first.group
+    parts = zip(*(left.group.split(".") for left in lefts), strict=True)
+    name = ".".join(_starred(p[0]) if len({*p}) > 1 else p[0] for p in parts)
     size = f"{len(lefts)} tensors, {size_text(_sum(lefts))}"
     return f"{name}: {first.device}, {size}; {first.why}"
 
@@ -174,7 +175,7 @@ def _left(path: str, x: torch.Tensor, why: str, group: str = "") -> Left:
 
 def _starred(path: str) -> str:
     """What paths share that differ in numbers only."""
-    return path if path.isdigit() else re.sub(r"(?<![^.[])\d+(?![^].])", "*", path)
+    return re.sub(r"(?<![^.[])\d+(?![^].])", "*", path)
 
 
 def _most(tensors: Iterable[torch.Tensor]) -> torch.device:
@@ -259,7 +260,7 @@ class _Walk:
                 stored[kind] = _stored(kind, "forward", {*dir(nn.Module)} - {"forward"})
             keys = ("name", "_tensor_name")
             made = {getattr(hook, key, None) for hook in hooks for key in keys}
-            for name, value in vars(module).items():
+            for name, value in [*vars(module).items()]:
                 if name not in made:
                     path = ".".join(filter(None, (at, prefix, name)))
                     why = COMPUTED if name in stored[kind] else ATTRIBUTE
