@@ -3,6 +3,7 @@ virtual time, whose answer is known, make the tests exact.
 """
 
 import collections
+import functools
 import math
 import random
 import time
@@ -370,8 +371,25 @@ def test_a_device_that_is_not_there(monkeypatch):
         raise RuntimeError("Accelerator expected")
 
     monkeypatch.setattr(_clocks, "wait_for", no)
-    with pytest.raises(LabError, match="cannot wait for cuda here"):
+    with pytest.raises(LabError, match="cannot wait for xpu here"):
+        who_waits([torch.ones(2)], print, "xpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(LabError, match="^no CUDA device here"):
         who_waits([torch.ones(2)], print, "cuda")
+
+
+def test_a_step_that_takes_no_batch():
+    for step in (lambda: None, lambda model, batch: None):
+        with pytest.raises(LabError, match="function that takes a batch"):
+            who_waits([torch.ones(2)], step, "cpu")
+    for step in (lambda batch: (lambda: None)(batch), lambda batch: batch(), len_of):
+        with pytest.raises(TypeError):  # the step's own
+            who_waits([torch.ones(2)], step, "cpu")
+
+
+@functools.wraps(lambda: None)  # whose signature is another's
+def len_of(batch):
+    return len(3)
 
 
 def test_the_step_s_own_error_passes():

@@ -86,8 +86,70 @@ def test_parts_elsewhere():
         x.path for x in left_behind(model).found if x.why is placement.ELSEWHERE
     ]
     assert elsewhere == ["1.layer.bias", "1.mean"]
-    tensors = left_behind(nn.Linear(2, 2), "cuda").found
-    assert [left.path for left in tensors] == ["weight", "bias"]
+    assert "1: meta, 2 tensors, 32 bytes; the rest" in str(left_behind(model))
+
+
+def test_before_the_move_it_names_what_would_stay():
+    report = left_behind(blocks(), "cuda")
+    assert {left.path for left in report.found} == {*EXPECTED} and not report.moved
+    head = "Not moved yet. .to('cuda') would leave behind: 5 tensors, 124 bytes."
+    assert str(report).startswith(head)
+    for device in (None, "cpu"):
+        head = "Would stay behind when the model moves: 5 tensors"
+        assert str(left_behind(blocks(), device)).startswith(head)
+    report = left_behind(blocks().to("meta"), "cpu")
+    assert str(report).startswith("Not moved yet. .to('cpu')")
+    assert str(left_behind(blocks().to("meta"))).startswith(
+        "Left behind by .to('meta')"
+    )
+    mixed = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, device="meta"))
+    report = left_behind(mixed, "cuda")
+    assert report.moved and len(report.found) == 4
+
+
+class Layers(nn.Module):
+    def __init__(self, count):
+        super().__init__()
+        self.head, self.layers = nn.Linear(2, 2), [Masked() for _ in range(count)]
+        self.more = nn.ModuleList([Masked()])
+        self.scales = [nn.Parameter(torch.ones(3))]
+
+
+class Masked(nn.Linear):
+    def __init__(self):
+        super().__init__(2, 2)
+        self.mask = torch.ones(2)
+
+
+def test_one_line_for_a_cause_in_a_container():
+    report = left_behind(Layers(5))
+    assert len(report.found) == 5 * 3 + 2
+    assert str(report).splitlines()[1:] == [
+        f"layers: cpu, 10 tensors, 120 bytes; {placement.UNLISTED}",
+        f"layers.*.mask: cpu, 5 tensors, 40 bytes; {placement.ATTRIBUTE}",
+        f"scales.0: cpu [3] 12 bytes; {placement.PARAMETER}",
+        f"more.0.mask: cpu [2] 8 bytes; {placement.ATTRIBUTE}",
+        "Each tensor stands in .found.",
+        placement.UNTRAINED,
+    ]
+    many = nn.Linear(2, 2)
+    for i in range(9):
+        setattr(many, f"mask{i}", torch.ones(2))
+    assert "… and 1 line more" in str(left_behind(many))
+
+
+def test_modules_that_no_module_lists():
+    model = nn.Linear(2, 2)
+    model.heads = [Detector(), Detect(), nn.Sequential(Rotary())]
+    model.heads += [nn.ModuleList([model, model.heads[0]])]
+    model.table = torch.ones(1)
+    named = {left.path: left.why for left in left_behind(model).found}
+    assert {path.rpartition(".")[2] for path in named} >= {"weight", "anchors", "cos"}
+    assert len(named) == 1 + 2 + 5 + 2 + 4 + 4
+    whys = {path: named[f"heads.{path}"] for path in ("0.anchors", "1.grid.1")}
+    assert {*whys.values()} == {placement.UNLISTED}  # a list of modules moves them
+    assert named["heads.1.forgotten"] == placement.ATTRIBUTE
+    assert named["heads.2.0.cos"] == placement.COMPUTED
 
 
 class Detect(nn.Module):
@@ -257,6 +319,8 @@ def test_other_things_that_hold_tensors():
         "schedule.betas",
         "schedule.model.weight",
         "schedule.model.bias",
+        "schedule.model.prior.loc",
+        "schedule.model.prior.scale",
         "recent.0.x",
         "recent.1.0",
         "users.x",
@@ -267,7 +331,7 @@ def test_lazy_layers():
     model = nn.Sequential(nn.LazyLinear(4), nn.LazyBatchNorm1d())
     model.extras = [nn.LazyLinear(4)]
     assert paths(model) == []
-    assert paths(model, "cuda") == ["1.num_batches_tracked"]
+    assert paths(model, "cuda") == []
     model.extras = [nn.Linear(1, 1, bias=False)]
     model(torch.ones(2, 3))
     assert paths(model) == ["extras.0.weight"]
@@ -313,7 +377,7 @@ def test_wrappers(tmp_path):
 
 def test_text_table_and_dictionary():
     report = left_behind(nn.Sequential(*(Block() for _ in range(2))))
-    assert "… and 4 more" in str(report) and repr(report) == str(report)
+    assert "*.extras: cpu, 4 tensors" in str(report) and repr(report) == str(report)
     shown = report._repr_html_()
     assert shown.count("<tr>") == 11 and "In no state_dict" in shown
     assert json.loads(json.dumps(report.to_dict()))["found"][0] == {
@@ -322,6 +386,7 @@ def test_text_table_and_dictionary():
         "shape": [4],
         "bytes": 16,
         "why": placement.ATTRIBUTE,
+        "group": "0.offset",
     }
 
 
@@ -340,6 +405,8 @@ def test_an_optimizer_that_was_made_too_early():
         (placement.FOREIGN, (2,)),
     ]
     assert tensors[0].path == "optimizer.param_groups[0].params[0], exp_avg"
+    report = str(left_behind(model, optimizer=optimizer))
+    assert "optimizer.param_groups[0].params[*]: cpu, 2 tensors" in report
 
 
 def test_the_step_of_adam_stays_on_the_cpu_on_purpose():
@@ -375,6 +442,8 @@ def test_on_xla_an_early_optimizer_keeps_the_old_parameters():
     assert [left.why for left in foreign] == [placement.FOREIGN] * 2
 
 
-def test_no_module():
+def test_no_module_and_no_device():
+    with pytest.raises(LabError, match="optimizer=optimizer"):
+        left_behind(model := nn.Linear(2, 2), torch.optim.SGD(model.parameters()))
     with pytest.raises(LabError, match="nn.Module, this is Tensor"):
         left_behind(torch.ones(2))

@@ -1,6 +1,7 @@
 """who_waits: who sets the pace of a training loop."""
 
 import copy
+import inspect
 import math
 import time
 from collections.abc import Callable, Iterable
@@ -107,7 +108,7 @@ def who_waits(
     source = _endless(loader, starts)
     batch = next(source)
     device = _device(batch, device)
-    step(_changed(batch))  # the first one may compile, and load libraries
+    _first(step, _changed(batch))  # it may compile, and load libraries
     timer = _Timer(device, seconds, starts if anew else [])
     unit = max(1, workers)  # what workers load comes in bursts
     ahead = 2 + workers * (getattr(loader, "prefetch_factor", None) or 0)
@@ -220,8 +221,27 @@ def _device(batch, device):
     try:
         _clocks.wait_for(device)
     except (AssertionError, RuntimeError) as error:
+        if device.type == "cuda" and not torch.cuda.is_available():
+            raise LabError("no CUDA device here: who_waits(loader, step)") from error
         raise LabError(f"who_waits cannot wait for {device} here: {error}") from error
     return device
+
+
+def _first(step, batch):
+    """The first call. Says so if the step takes no batch, and did not begin."""
+    try:
+        step(batch)
+    except TypeError as error:
+        began = error.__traceback__.tb_next is not None
+        try:
+            inspect.signature(step).bind(batch)
+        except (TypeError, ValueError) as reason:
+            if isinstance(reason, TypeError) and not began:
+                raise LabError(
+                    "give the function that takes a batch:"
+                    " who_waits(loader, train_step)"
+                ) from None
+        raise
 
 
 def _step_parts(batch, step, timer):

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import dis
+import re
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -11,28 +12,40 @@ from unittest import mock
 import torch
 from torch import nn
 
+from ._ledger import size_text
 from ._results import Result, table
 from .errors import LabError
 
 ATTRIBUTE = "plain attribute: register_buffer"
 COMPUTED = "plain, but computed: does forward make it anew on another device?"
-UNLISTED = "its module is in no register: nn.ModuleList, nn.ModuleDict"
+UNLISTED = (
+    "in a plain list, dict or object, unseen by PyTorch: nn.ModuleList, nn.ModuleDict"
+)
+PARAMETER = "a plain parameter: nn.ParameterList, nn.ParameterDict"
 ELSEWHERE = "the rest of the model is not there: model.to(device)"
 FOREIGN = "optimizer's, no parameter of the model: make the optimizer last"
 STATE = "optimizer's state, not with its parameter: make the optimizer after .to"
 CONTAINERS = (list, tuple, set, frozenset, collections.deque)
+UNTRAINED = (
+    "model.parameters() lacks parameters in plain lists, dicts and objects:"
+    " an optimizer made from it does not train them."
+)
+GROUPS = 8  # shown, at most
 OBJECTS = (types.SimpleNamespace, torch.distributions.Distribution)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Left(Result):
-    """A tensor that is left behind: path ("blocks.0.mask"), size in bytes, why."""
+    """A tensor that is left behind: path ("blocks.0.mask"), size in bytes, why; group:
+    path of the attribute whose tensors share a line of the text.
+    """
 
     path: str
     device: torch.device
     shape: tuple[int, ...]
     bytes: int
     why: str
+    group: str
 
     def __str__(self) -> str:
         where = f"{self.path}: {self.device} {[*self.shape]}"
@@ -44,38 +57,71 @@ class LeftBehind(Result):
     """device: where the model is, or should be. found: what is elsewhere, or does not
     move with it. staying: paths of plain tensors that are there, and would stay if the
     model moved on. unsaved: non-persistent buffers, which move, but are in no
-    state_dict.
+    state_dict. moved: False if all of the model is on another device.
     """
 
     device: torch.device
     found: list[Left]
     staying: list[str]
     unsaved: list[str]
+    moved: bool
 
     def __str__(self) -> str:
-        lines = [self._head(), *map(str, self.found[:6])]
-        if len(self.found) > 6:
-            lines += [f"… and {len(self.found) - 6} more"]
-        return "\n".join(lines + self._notes())
+        groups: dict[tuple[object, ...], list[Left]] = {}
+        for left in self.found:
+            name = left.group if left.why is ELSEWHERE else _starred(left.group)
+            key = name, left.device, left.why
+            groups.setdefault(key, []).append(left)
+        lines = [*map(_line, groups.values())]
+        if len(lines) > GROUPS:
+            more = len(lines) - GROUPS
+            lines[GROUPS:] = [f"… and {more} line{'s' * (more > 1)} more"]
+        if any(lefts[1:] for lefts in groups.values()) or len(groups) > GROUPS:
+            lines += ["Each tensor stands in .found."]
+        return "\n".join([self._head(), *lines, *self._notes()])
 
     def _repr_html_(self) -> str:
-        names = [field.name for field in dataclasses.fields(Left)]
+        names = ["path", "device", "shape", "bytes", "why"]
         rows = [[getattr(left, name) for name in names] for left in self.found]
         return table("\n".join([self._head(), *self._notes()]), names, rows)
 
     def _head(self) -> str:
-        size = sum(left.bytes for left in self.found)
         many = "s" * (len(self.found) > 1)
-        text = f"{len(self.found)} tensor{many}, {size:,} bytes"
+        text = f"{len(self.found)} tensor{many}, {_sum(self.found):,} bytes"
         found = text if self.found else "none seen"
-        return f"Left behind by .to({str(self.device)!r}): {found}."
+        to = f".to({str(self.device)!r})"
+        if not self.moved:
+            return f"Not moved yet. {to} would leave behind: {found}."
+        if {self.device.type, *(left.device.type for left in self.found)} == {"cpu"}:
+            return f"Would stay behind when the model moves: {found}."
+        return f"Left behind by {to}: {found}."
 
     def _notes(self) -> list[str]:
         notes = {
             "There, but would stay if the model moved on": self.staying,
             "In no state_dict (persistent=False)": self.unsaved,
         }
-        return [f"{note}: {', '.join(names)}" for note, names in notes.items() if names]
+        lines = [
+            f"{note}: {', '.join(names)}" for note, names in notes.items() if names
+        ]
+        if any(left.why in (UNLISTED, PARAMETER) for left in self.found):
+            lines.insert(0, UNTRAINED)
+        return lines
+
+
+def _sum(found: list[Left]) -> int:
+    return sum(left.bytes for left in found)
+
+
+def _line(lefts: list[Left]) -> str:
+    """Of tensors that one cause leaves behind."""
+    first, *more = lefts
+    if not more:
+        return str(first)
+    parts = zip(*(left.group.split(".") for left in lefts), strict=True)
+    name = ".".join(_starred(p[0]) if len({*p}) > 1 else p[0] for p in parts)
+    size = f"{len(lefts)} tensors, {size_text(_sum(lefts))}"
+    return f"{name}: {first.device}, {size}; {first.why}"
 
 
 def left_behind(
@@ -93,31 +139,43 @@ def left_behind(
     optimizer what is no parameter of the model (a layer was replaced since, or .to on
     XLA made new ones), and state on another device than its parameter. Not seen: what
     objects of other packages and closures hold, and what an overridden `.to` moves.
-    LabError if `model` is no nn.Module.
+    If all of the model is on one other device, it has not moved yet: named is then what
+    would stay. LabError if `model` is no nn.Module.
     """
     if not isinstance(model, nn.Module):
         raise LabError(f"left_behind asks an nn.Module, this is {type(model).__name__}")
+    if isinstance(device, torch.optim.Optimizer):
+        raise LabError("name the optimizer: left_behind(model, optimizer=optimizer)")
     named = [*model.named_parameters(), *model.named_buffers()]
     tensors = {path: x for path, x in named if not nn.parameter.is_lazy(x)}
     device = torch.device(device) if device else _most(tensors.values())
+    moved = len({x.device for x in tensors.values()}) != 1 or any(
+        _same(x.device, device) for x in tensors.values()
+    )
     found, staying = [], []
-    for left in _plain(model):
+    for left in _Walk().plain(model):
         there = device.type != "cpu" and _same(left.device, device)
         staying.append(left.path) if there else found.append(left)
     found += [
-        _left(path, x, ELSEWHERE)
+        _left(path, x, ELSEWHERE, path.partition(".")[0])
         for path, x in tensors.items()
-        if not _same(x.device, device)
+        if moved and not _same(x.device, device)
     ]
     if optimizer is not None:
         found += _of_optimizer(optimizer, {id(x) for x in model.parameters()})
     saved = model.state_dict().keys()
     unsaved = [name for name, _ in model.named_buffers() if name not in saved]
-    return LeftBehind(device, found, staying, unsaved)
+    return LeftBehind(device, found, staying, unsaved, moved)
 
 
-def _left(path: str, x: torch.Tensor, why: str) -> Left:
-    return Left(path, x.device, tuple(x.shape), x.numel() * x.element_size(), why)
+def _left(path: str, x: torch.Tensor, why: str, group: str = "") -> Left:
+    size = x.numel() * x.element_size()
+    return Left(path, x.device, tuple(x.shape), size, why, group or path)
+
+
+def _starred(path: str) -> str:
+    """What paths share that differ in numbers only."""
+    return re.sub(r"(?<![^.[])\d+(?![^].])", "*", path)
 
 
 def _most(tensors: Iterable[torch.Tensor]) -> torch.device:
@@ -163,25 +221,6 @@ def _moving(model: nn.Module) -> set[int]:
     return moving
 
 
-def _plain(model: nn.Module) -> Iterator[Left]:
-    """Tensors among the attributes of all modules, but for those that move, and those
-    that a hook computes before each forward (torch.nn.utils: weight_norm, pruning).
-    """
-    seen = _moving(model) | {id(module) for module in model.modules()}
-    stored: dict[type, set[str]] = {}
-    for prefix, module in model.named_modules():
-        kind, hooks = type(module), module._forward_pre_hooks.values()
-        if kind not in stored:
-            stored[kind] = _stored(kind, "forward", {*dir(nn.Module)} - {"forward"})
-        keys = ("name", "_tensor_name")
-        made = {getattr(hook, key, None) for hook in hooks for key in keys}
-        for name, value in vars(module).items():
-            if name not in made:
-                path, package = f"{prefix}.{name}".strip("."), _package(module)
-                why = COMPUTED if name in stored[kind] else ATTRIBUTE
-                yield from _within(value, path, why, package, seen)
-
-
 def _stored(kind: type, method: str, visited: set[str]) -> set[str]:
     """Attributes that a method assigns, or a method that it calls."""
     code = getattr(getattr(kind, method, None), "__code__", None)
@@ -197,34 +236,75 @@ def _package(value: object) -> str:
     return type(value).__module__.partition(".")[0]
 
 
-def _within(
-    value: Any, path: str, why: str, package: str, seen: set[int]
-) -> Iterator[Left]:
-    """A tensor, or those that a container or an object of this package holds, but for
-    those whose ids were `seen`.
+class _Walk:
+    """Through what does not move. seen: ids of what is named, or moves. would: ids of
+    what a module would move, if another one listed it.
     """
-    if id(value) in seen:
-        return
-    seen.add(id(value))
-    if isinstance(value, torch.Tensor):
-        if not nn.parameter.is_lazy(value):
-            yield _left(path, value, COMPUTED if value.grad_fn else why)
-        return
-    items: Iterable[tuple[Any, Any]] = ()
-    if isinstance(value, nn.Module):
-        items, why = [*value.named_parameters(), *value.named_buffers()], UNLISTED
-    elif isinstance(value, Mapping):
-        items = [*value.items()]
-    elif isinstance(value, CONTAINERS):
-        items = enumerate([*value])
-    elif (
-        isinstance(value, OBJECTS)
-        or dataclasses.is_dataclass(value)
-        or _package(value) == package != "torch"
-    ):
-        items = [*getattr(value, "__dict__", {}).items()]
-    for key, each in items:
-        yield from _within(each, f"{path}.{key}", why, package, seen)
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+        self.would: set[int] = set()
+
+    def plain(self, model: nn.Module, at: str = "") -> Iterator[Left]:
+        """Tensors among the attributes of all modules, but for those that move, and
+        those that a hook computes before each forward (torch.nn.utils: weight_norm,
+        pruning). at: the path of a module that none lists.
+        """
+        (self.would if at else self.seen).update(_moving(model))
+        named = [x for x in model.named_modules() if id(x[1]) not in self.seen]
+        self.seen.update(id(module) for _, module in named)
+        stored: dict[type, set[str]] = {}
+        for prefix, module in named:
+            kind, hooks = type(module), module._forward_pre_hooks.values()
+            if kind not in stored:
+                stored[kind] = _stored(kind, "forward", {*dir(nn.Module)} - {"forward"})
+            keys = ("name", "_tensor_name")
+            made = {getattr(hook, key, None) for hook in hooks for key in keys}
+            for name, value in [*vars(module).items()]:
+                if name not in made:
+                    path = ".".join(filter(None, (at, prefix, name)))
+                    why = COMPUTED if name in stored[kind] else ATTRIBUTE
+                    yield from self.within(value, path, why, _package(module), path)
+
+    def within(
+        self, value: Any, path: str, why: str, package: str, held: str
+    ) -> Iterator[Left]:
+        """A tensor, or those that a container, a module or an object of this package
+        holds, but for those `seen`. held: the path of the attribute that holds it.
+        """
+        if id(value) in self.seen:
+            return
+        items: Iterable[tuple[Any, Any]] = ()
+        if isinstance(value, nn.Module):
+            items = [*value.named_parameters(), *value.named_buffers()]
+            for name, x in items:
+                yield from self.within(x, f"{path}.{name}", UNLISTED, package, held)
+            yield from self.plain(value, path)
+            return
+        self.seen.add(id(value))
+        if isinstance(value, torch.Tensor):
+            if not nn.parameter.is_lazy(value):
+                yield self.left(value, path, why, held)
+            return
+        if isinstance(value, Mapping):
+            items = [*value.items()]
+        elif isinstance(value, CONTAINERS):
+            items = enumerate([*value])
+        elif (
+            isinstance(value, OBJECTS)
+            or dataclasses.is_dataclass(value)
+            or _package(value) == package != "torch"
+        ):
+            items = [*getattr(value, "__dict__", {}).items()]
+        for key, each in items:
+            yield from self.within(each, f"{path}.{key}", why, package, held)
+
+    def left(self, x: torch.Tensor, path: str, why: str, held: str) -> Left:
+        if why is UNLISTED or id(x) in self.would:
+            return _left(path, x, UNLISTED, held)
+        if isinstance(x, nn.Parameter):
+            why = PARAMETER
+        return _left(path, x, COMPUTED if x.grad_fn else why)
 
 
 def _of_optimizer(
