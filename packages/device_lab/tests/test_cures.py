@@ -12,7 +12,7 @@ from torch.optim import swa_utils
 from waiting_steps import program
 
 from device_lab import find_waits
-from device_lab._kit._cures import INSIDE, LIBRARIES, NEVER, OPERATIONS, cure
+from device_lab._kit._cures import BRANCH, INSIDE, LIBRARIES, NEVER, OPERATIONS, cure
 
 CPU = torch.device("cpu")
 # a line that waits, part of the cure, the line that is cured
@@ -73,6 +73,35 @@ def test_every_cure_of_an_operation_is_tried():
     for waiting, _, _ in LINES:
         tried |= {wait.cure for wait in find_waits(program(waiting, CPU)).waits}
     assert named - NO_CURE == tried
+
+
+def branches(x):
+    if torch.isnan(x.sum()):  # a remark
+        pass
+    elif torch.equal(x, x + 1):
+        pass
+    while x.sum() < 0:
+        pass
+    assert x.sum() > 0
+
+
+def no_branches(x):
+    n = 0
+    if n == 0: x.sum().item()  # fmt: skip  # noqa: E701
+    for _ in range(x.sum().int()):
+        n += 1
+    ifs = x.sum().item()
+    if x[x > 0] is ifs:
+        pass
+
+
+def test_a_branch_has_a_cure_of_its_own():
+    x = torch.ones(3)
+    of_branches = find_waits(lambda: branches(x)).waits
+    others = find_waits(lambda: no_branches(x)).waits
+    assert [wait.cure for wait in of_branches] == [BRANCH] * 4
+    assert len(others) == 4 and BRANCH not in {wait.cure for wait in others}
+    assert find_waits(lambda: torch.where(x.isnan(), x, 0.0)).waits == []
 
 
 def encoder(cured):

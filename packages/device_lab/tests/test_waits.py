@@ -2,6 +2,7 @@
 own sync-debug mode on the emulated device (cuda_waits.py).
 """
 
+import functools
 import json
 import os
 from importlib.util import find_spec
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 from waiting_steps import OPTIMIZERS, TABLE, assign, program, training
 
-from device_lab import LabError, find_waits
+from device_lab import LabError, does_it_pay, find_waits, measure, peak
 from device_lab._kit import _lines
 from device_lab._kit._cures import INSIDE
 
@@ -339,3 +340,89 @@ def test_a_trainer_that_counts_its_steps_is_no_step_without_waits():
     with pytest.raises(LabError, match="begin anew"):
         find_waits(lambda: train() or torch.ones(2) + 1)
     assert find_waits(lambda: losses.clear() or train()).waits[0].times == 2
+
+
+def copied(x, device):
+    return x.to(device)
+
+
+def test_what_was_made_before_the_step_is_named_where_it_is_moved():
+    """On a CPU it passes for a GPU's: if it lies on the host, each copy waits."""
+    device, mask, net = torch.device("cpu"), torch.ones(4), nn.Linear(4, 4)
+    held = torch.ones(4)  # what is copied into it tells not where it lies
+    data = torch.utils.data.DataLoader(torch.ones(8, 4), batch_size=8)
+
+    def step():
+        (x,) = (batch.to(device, non_blocking=True) for batch in data)
+        for _ in range(2):
+            x = net(x) * copied(mask[:4], x.device)  # a view is named, too
+        torch.as_tensor(mask, device=device)
+        held.copy_(x[0].detach())
+        copied(held, device)
+
+    report = find_waits(step, steps=3)
+    (moved, times), (made, once) = report.assumed.items()
+    assert report.waits == [] and (times, once) == (3, 1)
+    text = " ".join(str(report).split())
+    assert f"Taken as on the GPU already: {moved} ×3, {made}. If these" in text
+    assert max(map(len, str(report).splitlines())) <= 88
+    assert "Taken as" in report._repr_html_()
+    assert report.to_dict()["assumed"] == report.assumed
+
+
+def moved(given, device, non_blocking=False):
+    given.mask = given.mask.to(device, non_blocking=non_blocking)
+    return given.mask
+
+
+QUIET = {
+    "a second time": lambda x, given: moved(given, x.device, True).to(x.device),
+    "kept": lambda x, given: moved(given, x.device),
+    "to no device": lambda x, given: given.mask.to("meta"),
+    "of a loader": lambda x, given: next(given).to(x.device, non_blocking=True),
+    "made of parameters": lambda x, given: (x * 2).to(x.device),
+    "moved by the step": lambda x, given: torch.ones(1).to("cpu").to(x.device),
+    "made there": lambda x, given: torch.ones(1, device=x.device).to(x.device),
+    "to the host": lambda x, given: given.mask.to("cpu"),
+    "another type": lambda x, given: given.mask.to(torch.float64),
+    "non_blocking": lambda x, given: given.mask.to(x.device, non_blocking=True),
+    "empty": lambda x, given: given.mask[:0].to(x.device),
+    "a module": lambda x, given: given.net.to(x.device),
+}
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_what_is_known_is_not_named_as_taken(name):
+    class Given:
+        mask, net = torch.ones(3), nn.Linear(1, 1)
+        loader = iter(torch.utils.data.DataLoader(torch.ones(9, 1)))
+
+        def __next__(self):
+            return next(self.loader)
+
+    given, x = Given(), nn.Parameter(torch.ones(3))
+    report = find_waits(lambda: QUIET[name](x, given))
+    assert report.assumed == {} and "Taken" not in str(report) + report._repr_html_()
+
+
+def needs(model, batch, *rest, rate, more=1):
+    pass
+
+
+def test_a_step_that_needs_arguments():
+    call = r"needs arguments: lambda: needs\(model, next\(batches\), rate=rate\)"
+    asked = find_waits, peak, lambda fn: measure(fn, "cpu")
+    for ask in asked:
+        with pytest.raises(LabError, match=call):
+            ask(needs)
+    with pytest.raises(LabError, match=r"^step needs arguments: lambda: step\(x\)$"):
+        find_waits(lambda x: None)
+    with pytest.raises(LabError, match=r"does_it_pay\(copied, x, device\)"):
+        does_it_pay(copied)
+
+    @functools.wraps(copied)
+    def filled():
+        torch.ones(1).cos()
+
+    for fine in (filled, lambda *all, **named: filled(), lambda x=1: filled(), print):
+        assert find_waits(fine).waits == []

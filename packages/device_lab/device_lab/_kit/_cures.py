@@ -1,4 +1,6 @@
-"""What to do about a wait: by the place in a library, else by kind and operation."""
+"""What to do about a wait: by the place in a library, else by the line, kind and
+operation.
+"""
 
 import re
 
@@ -17,6 +19,9 @@ NEVER_SIZES = "unique", "unique_dim", "unique_consecutive", "unique_dim_consecut
 ONCE = "make it once, before the loop; torch.full((), 1.0, device=device) does not wait"
 STACK = "torch.stack keeps them on the device"
 SCALER = "an optimizer with fused=True, or bfloat16, which needs no scaler"
+BRANCH = "Python branches on it; torch.where does not, or ask every n steps"
+BRANCHES = r"assert\b|(if|elif|while)\b[^#]*:\s*(#.*)?$"  # not: if n == 0: print(loss)
+BRANCHED = "item", "is_nonzero", "equal", "allclose"
 MASK = "is_causal=True beside the mask, in a decoder tgt_is_causal=True"
 
 # kind → operation → cure; "" stands for the others
@@ -83,13 +88,18 @@ LIBRARIES = {
 }
 
 
-def cure(operation: str, kind: str, calls: tuple[str, ...], inside: str) -> str:
-    """calls: "file function: line" of the libraries below the reader's line; inside:
-    the line of the one that works there.
+def cure(
+    operation: str, kind: str, calls: tuple[str, ...], inside: str, code: str = ""
+) -> str:
+    """calls: "file function: line" of the libraries below the reader's line, which is
+    `code`; inside: the line of the one that works there.
     """
     for call in calls:
         for pattern, advice in LIBRARIES.items():
             if re.match(pattern, f"{call} {operation}"):
                 return advice
+    read = kind == "value" and operation in BRANCHED and not inside
+    if read and re.match(BRANCHES, code):
+        return BRANCH
     cures = OPERATIONS.get(kind, {"": ""})
     return INSIDE if inside and cures[""] else cures.get(operation, cures[""])

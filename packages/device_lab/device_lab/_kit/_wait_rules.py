@@ -92,6 +92,11 @@ class Operators(TorchDispatchMode):
         here = tensors and not any(map(watch.on_device, tensors))
         if (made and not kind) or here:
             watch.mark(out, number=made and watch.bracket)
+        elif not tensors or any(map(_made_there, tensors)):
+            given = set(map(id, tensors))
+            for x in tensors_in(out):
+                if id(x) not in given:  # copy_ reaches the host's, too
+                    x._made_there = True
         if name == "_pack_padded_sequence":  # the batches' sizes
             watch.mark(out[1])
 
@@ -234,6 +239,8 @@ class Functions(TorchFunctionMode):
                 self.watch.note(call.name, "value")
         if device and not (self.watch.device or (single and there)):
             return self.sent(call, call.name)
+        if device and not (self.watch.device or own):
+            return self.already(call, data[0])
         return call()
 
     def moved(self, call, there):
@@ -243,17 +250,35 @@ class Functions(TorchFunctionMode):
         here = call.tensors and not self.watch.on_device(call.tensors[0])
         if here and (there or named):
             return self.sent(call, "to")
+        if named and there:
+            return self.already(call, there[0])
         return self.other(call, there)
+
+    def already(self, call, x):
+        """To the device, what passes for a tensor there; from now on it is known."""
+        out = call()
+        if out.device.type != "cpu":
+            return out
+        if self.blocks(call):
+            self.watch.assume(x)
+        if out is x and x.layout is torch.strided and not x.requires_grad:
+            out = torch.ops.aten.alias(x)
+        if out is not x:
+            out._made_there = True
+        return out
 
     def sent(self, call, name):
         """On a CPU: to the device, a copy."""
         out = call()
-        blocking = not call.kwargs.get("non_blocking") and True not in call.args[2:]
-        if blocking and out.numel():
+        if self.blocks(call) and out.numel():
             self.watch.note(name, "to the device")
         out = out.clone() if any(out is each for each in call.args) else out
         vars(out).pop("_on_host", None)
+        out._made_there = True
         return out
+
+    def blocks(self, call):
+        return not call.kwargs.get("non_blocking") and True not in call.args[2:]
 
     def unchecked(self, call, there):
         """What CUDA does not check: labels; quantiles, which 2.9 checks on a CPU."""
@@ -291,6 +316,10 @@ class Functions(TorchFunctionMode):
         **dict.fromkeys(("one_hot", "quantile", "nanquantile"), unchecked),
         **dict.fromkeys(READS, read),
     }
+
+
+def _made_there(x):
+    return hasattr(x, "_made_there") or isinstance(x, torch.nn.Parameter)
 
 
 def _staying(watch, target, index, value=None):

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from . import _clocks
 from ._results import Result
-from .errors import LabError, file_name
+from .errors import LabError, file_name, without_arguments
 from .timing import Speedup, measure_together, speedup, time_text
 
 # passes as rounding, as a share of the largest value: a judgment; COARSE: of 16 bits
@@ -86,6 +86,8 @@ def does_it_pay(
     if not callable(model):
         kind = type(model).__name__
         raise LabError(f"does_it_pay(model, *inputs): give a model, not a {kind}")
+    if not inputs:
+        without_arguments(model, "does_it_pay({}, {})")
     model = getattr(model, "_orig_mod", model)  # what torch.compile has wrapped
     state, buffers = list(filter(torch.is_tensor, tree_leaves(inputs))), []
     if isinstance(model, torch.nn.Module):

@@ -1,8 +1,10 @@
 """Errors of the kit, one line each, and how lines of code are named in verdicts."""
 
 import contextlib
+import inspect
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import FunctionType, MethodType
 
 
 class LabError(Exception):
@@ -27,6 +29,23 @@ def trained_once(function: str) -> LabError:
         " Does it count its own steps? Then begin anew in each call:"
         " lambda: make_trainer().train()"
     )
+
+
+def without_arguments(
+    function: Callable[..., object], call: str = "lambda: {}({})"
+) -> None:
+    """LabError if a function of Python has parameters that need a value."""
+    if not isinstance(function, (FunctionType, MethodType)):
+        return  # no signature is certain
+    needed = [
+        x.name if x.kind != x.KEYWORD_ONLY else f"{x.name}={x.name}"
+        for x in inspect.signature(function, follow_wrapped=False).parameters.values()
+        if x.default is x.empty and x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)
+    ]
+    if needed:
+        name = function.__name__.replace("<lambda>", "step")
+        given = ", ".join("next(batches)" if x == "batch" else x for x in needed)
+        raise LabError(f"{name} needs arguments: {call.format(name, given)}")
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from ._ledger import Ledger, size_text, storages
 from ._rehearsal import second_step, ways
 from ._results import Result, table
 from .devices import pick_device
-from .errors import LabError, batches_for, trained_once
+from .errors import LabError, batches_for, trained_once, without_arguments
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,6 +77,7 @@ def peak(step: Callable[[], object], device: torch.device | str | None = None) -
     """
     if not callable(step) or isinstance(step, nn.Module):
         raise LabError("peak needs a function that does one step: peak(lambda: …)")
+    without_arguments(step)
     device = torch.device(device) if device else pick_device()
     if device.type == "xla":
         raise LabError("not on XLA: see torch_xla.core.xla_model.get_memory_info")

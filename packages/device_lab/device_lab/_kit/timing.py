@@ -12,7 +12,7 @@ import torch
 
 from . import _clocks
 from ._results import Result
-from .errors import LabError, batches_for
+from .errors import LabError, batches_for, without_arguments
 
 SAMPLE_SECONDS = 0.001  # shorter functions are called several times a sample
 MIN_SAMPLES, MOST_SAMPLES = 7, 1000
@@ -180,6 +180,8 @@ def measure_together(
     clock = _clock(clock, device)
     if not isinstance(functions, dict) or not all(map(callable, functions.values())):
         raise LabError("measure needs functions, by name if many: lambda: model(x)")
+    for fn in functions.values():
+        without_arguments(fn)
     if device.type == "cuda":
         torch.cuda.init()  # before that, waiting for the device does not wait
     with batches_for("measure calls a function many times"):

@@ -2,6 +2,8 @@
 
 import collections
 import contextlib
+import html
+import re
 import textwrap
 import warnings
 from collections.abc import Callable
@@ -18,11 +20,12 @@ from ._cures import CAUSES, cure
 from ._lines import place
 from ._results import Result, table
 from ._wait_rules import Functions, Operators, tensors_in
-from .errors import LabError, batches_for, trained_once
+from .errors import LabError, batches_for, trained_once, without_arguments
 
 SYNCHRONIZE = [torch.cuda, torch.mps, torch.xpu, torch.accelerator, torch.cpu]
 SYNCHRONIZE += [torch.cuda.Event, torch.cuda.Stream]
 SCALER = ("torch/amp/grad_scaler.py _maybe_opt_step:",)  # that is enabled, reads
+TO_CPU = r"[(\"'=]cpu\b"  # in a line of code
 REPORT = "called a synchronizing CUDA operation"  # of torch.cuda.set_sync_debug_mode
 
 
@@ -58,12 +61,15 @@ class Wait(Result):
 @dataclass(frozen=True, repr=False)
 class Waits(Result):
     """What `find_waits` saw. device: where the step worked; "cpu" passed for a GPU.
-    scaler: where a GradScaler that CUDA does not disable waits besides.
+    scaler: where a GradScaler that CUDA does not disable waits besides. assumed: lines
+    that move to the device what was made before the step → how often in one; on a CPU
+    that counts as no wait, as it may be there already.
     """
 
     waits: list[Wait]
     device: str
     scaler: list[Wait]
+    assumed: dict[str, float]
 
     def _head(self) -> str:
         count = sum(wait.times for wait in self.waits)
@@ -82,14 +88,27 @@ class Waits(Result):
             parts.append(
                 "a GradScaler is disabled without CUDA; enabled, it waits besides:"
             )
-        return "\n".join([*parts, *map(str, self.scaler)])
+        parts += map(str, self.scaler)
+        return "\n".join([*parts, *textwrap.wrap(self._doubt(), 88)])
+
+    def _doubt(self) -> str:
+        lines = [
+            where if times == 1 else f"{where} ×{times:g}"
+            for where, times in self.assumed.items()
+        ]
+        taken = f"Taken as on the GPU already: {', '.join(lines)}."
+        if not lines:
+            return ""
+        return f"{taken} If these lie on the host, each copy waits; see left_behind."
 
     def _repr_html_(self) -> str:
         rows = [
             (x.where, f"{x.code}\n{x.inside}".strip(), x._why())
             for x in self.waits + self.scaler
         ]
-        return table(self._head(), ["line", "code", "why it waits, and the cure"], rows)
+        columns = ["line", "code", "why it waits, and the cure"]
+        shown, doubt = table(self._head(), columns, rows), html.escape(self._doubt())
+        return f"{shown}<p>{doubt}</p>" if doubt else shown
 
 
 @batches_for("find_waits takes the step once more than steps= says")
@@ -103,8 +122,9 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
 
     On CUDA its own sync-debug mode decides, and rules explain; elsewhere they decide.
     On a CPU its tensors pass for tensors on a GPU, but for what a DataLoader or NumPy
-    made and what the step makes without device=, until `.to(device)`; `.cpu()` brings
-    to the host, `.to("cpu")` counts as no move; torch.cuda.synchronize() is counted and
+    made and what the step makes without device=, until `.to(device)`; what was made
+    before the step is taken as there, and named where it is moved. `.cpu()` brings to
+    the host, `.to("cpu")` counts as no move; torch.cuda.synchronize() is counted and
     left out. Compiled functions run eagerly meanwhile, with the waits that compiling
     avoids. Not seen: waits of sparse tensors, torch.distributed, the backward of prod
     and cumprod. LabError where `step` cannot be called; its own errors pass.
@@ -113,6 +133,7 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
     """
     if not callable(step) or isinstance(step, nn.Module):
         raise LabError("find_waits asks a function without arguments: one step")
+    without_arguments(step)
     if steps < 1:
         raise LabError("find_waits counts at least one step: steps=1")
     watch = _Watch()
@@ -121,6 +142,7 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
         first, watch.work = watch.work, set()
         watch.counts.clear()  # by now it is known on which device the step works
         watch.scaler.clear()
+        watch.assumed.clear()
         with watch.witness() if watch.device == "cuda" else contextlib.nullcontext():
             for _ in range(steps):
                 step()
@@ -130,19 +152,23 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
         [Wait(*key, times=count / steps) for key, count in counts.items()]
         for counts in (watch.counts, watch.scaler)
     )
-    return Waits(waits, watch.device or "cpu", scaler)
+    assumed = {where: n / steps for where, n in watch.assumed.items()}
+    return Waits(waits, watch.device or "cpu", scaler, {} if watch.device else assumed)
 
 
 class _Watch:
     """counts: what a Wait holds → how often. device: type of the accelerator that
-    tensors were on. On a CPU, _on_host marks the tensors of the host. bracket: while a
-    tensor on the device is indexed; stays: indices that it does not read then. noted:
-    where CUDA reports itself, what rules expect; call: of Python, that is being made.
-    work: whether operators ran, and whether in a "backward" pass.
+    tensors were on. On a CPU, _on_host marks the tensors of the host, _made_there those
+    that the step moved to the device, or made of such. assumed: lines that move others,
+    how often. bracket: while a tensor on the device is indexed; stays: indices that it
+    does not read then. noted: where CUDA reports itself, what rules expect; call: of
+    Python, that is being made. work: whether operators ran, and whether in a "backward"
+    pass.
     """
 
     def __init__(self):
         self.counts, self.scaler = collections.Counter(), collections.Counter()
+        self.assumed = collections.Counter()
         self.device = self.noted = self.call = None
         self.quiet = self.bracket = 0
         self.stays, self.work = [], set()
@@ -212,7 +238,7 @@ class _Watch:
 
     def count(self, operation, kind, at=None, counts=None):
         *where, calls = at or place()
-        key = *where, operation, kind, cure(operation, kind, calls, where[2])
+        key = *where, operation, kind, cure(operation, kind, calls, where[2], where[1])
         (self.counts if counts is None else counts)[key] += 1
 
     @contextlib.contextmanager
@@ -249,6 +275,14 @@ class _Watch:
         if last and self.call is last[0] and here.where == last[-1].where:
             return last  # it waits several times
         return self.call, self.call.name if self.call else "a call", "else", here
+
+    def assume(self, x):
+        """The reader's line moves x, which passes for the device's, to the device."""
+        if self.device or self.quiet or hasattr(x, "_made_there") or not x.numel():
+            return
+        at = place()
+        if not (at.calls or re.search(TO_CPU, at.code)):
+            self.assumed[at.where] += 1
 
     def mark(self, tree, number=False):
         """These tensors are on the host, if on a CPU; so is the number in x[i] = 0."""
