@@ -6,7 +6,7 @@ import weakref
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes as outside
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ._ledger import line
@@ -52,13 +52,11 @@ class Values:
         try:
             out = func(*args, **kwargs)
         except (self.no_value, self.no_size) as error:
-            if func.overloadpacket is aten._ctc_loss:  # lengths alone decide on sizes
-                lengths = self.known(args[1:])
-                known = lengths and ((self.zeros(args[0]), *lengths), kwargs)
             data = self.compute(func, known)
-            if data is UNKNOWN:
-                return self.unknown(func, args, error)
-            return tree_map(self.double, data)
+            if data is not UNKNOWN:
+                return tree_map(self.double, data)
+            sized = self.sized(func, args)
+            return self.unknown(func, args, error) if sized is None else sized
         numel = sum(x.numel() for x in (*_tensors(out), *given))
         data = self.compute(func, known) if numel <= LIMIT else UNKNOWN
         if data is UNKNOWN:
@@ -118,6 +116,15 @@ class Values:
         except (RuntimeError, IndexError):
             return UNKNOWN
 
+    def sized(self, func, args):
+        """A result of which the first input does not decide the size; None of others."""
+        others = func.overloadpacket in SIZED and self.known(args[1:])
+        if not others:
+            return None
+        data = self.compute(func, ((self.zeros(args[0]), *others), {}))
+        with outside():
+            return tree_map_only(torch.Tensor, self.mode.from_tensor, data)
+
     def keep(self, func, out, data):
         for x, y in zip(_tensors(out), _tensors(data), strict=True):
             if type(x) is not self.fake or x.untyped_storage() in self.storages:
@@ -168,6 +175,7 @@ class Values:
 
 
 LIFTS = aten.lift_fresh.default, aten.lift.default
+SIZED = aten.index, aten.masked_select, aten._ctc_loss
 LIKE = aten.zeros_like, aten.ones_like, aten.full_like  # whatever the data
 LIKE += aten.new_zeros, aten.new_ones, aten.new_full
 EMPTY = aten.empty, aten.empty_strided, aten.empty_like, aten.new_empty
