@@ -96,6 +96,9 @@ class AsCuda(contextlib.ExitStack):
         return self.casts[id(x)]
 
 
+READS = torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist
+
+
 class _Here(TorchFunctionMode):
     """Takes every device for the CPU."""
 
@@ -105,7 +108,8 @@ class _Here(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if func in (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist):
+        number = func is torch.Tensor.__format__ and not args[0].dim()
+        if number or func in READS:
             return func(self.values.data(args[0]), *args[1:], **kwargs)
         if func in (torch.Tensor.record_stream, torch.Tensor.pin_memory):
             return args[0]
