@@ -249,7 +249,7 @@ def test_within_as_cuda_the_rules_are_cuda_s_and_afterwards_none_is_left():
 
 
 def test_what_cannot_be_rehearsed_is_said_in_one_line():
-    with pytest.raises(LabError, match="return the function"):
+    with pytest.raises(LabError, match="this returned a Linear"):
         rehearse(lambda: nn.Linear(2, 2))
     outside = nn.Linear(2, 2)
     with pytest.raises(LabError, match="build the model"):
@@ -263,7 +263,7 @@ def test_what_cannot_be_rehearsed_is_said_in_one_line():
         with pytest.raises(LabError, match=r"nonzero.*values"):
             rehearse(build)
     for wrong in (None, outside):
-        with pytest.raises(LabError, match="builds all and returns the step"):
+        with pytest.raises(LabError, match="returns the function.*this is "):
             rehearse(wrong)
 
 

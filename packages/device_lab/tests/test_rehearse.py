@@ -506,6 +506,141 @@ def test_an_error_says_first_what_to_hand_over():
         rehearse(lambda: nn.Linear(2, 2) and (lambda: None))
 
 
+def guessing(*lines):
+    """Lines of a step, by name, each in its own function."""
+
+    def make():
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("cuda")
+        x, seen = torch.randn(1024, 256), []  # too many to be known
+
+        def step():
+            loss = model(x).square().mean()
+            for each in lines:
+                each(x, loss, seen)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+        return step
+
+    return rehearse(make, lower=False)
+
+
+def branches(x, loss, seen):
+    if (x > 0).any():
+        seen.append(x @ x.T)
+
+
+def compares(x, loss, seen):
+    while loss.item() > 1:
+        return
+
+
+def compares_sums(x, loss, seen):
+    return (x > 0).sum() == 0 or None
+
+
+def compares_values(x, loss, seen):
+    return torch.equal(x, x + 1)
+
+
+def sizes(x, loss, seen):
+    n = (x[:, 0] > 0).sum().item()
+    seen.append(x[:n])
+
+
+def lists(x, loss, seen):
+    torch.split(x, [*x[0, :1].long().tolist(), len(x)])
+
+
+def logs(x, loss, seen):
+    seen.append(loss.item())  # for the mean
+    print(f"loss {loss:.3f}", "if", float(loss))
+    hits = 0
+    hits += (x > 0).sum().item()
+    seen.append((x > 0).sum().item() / len(x))
+    seen.extend(x.argmax(1).tolist())
+
+
+def test_lines_that_read_unknown_values_are_named():
+    """Where that may lead to another branch or size, in the text as well."""
+    for each in (branches, compares, compares_sums, compares_values, sizes, lists):
+        need, first = guessing(each, logs), each.__code__.co_firstlineno + 1
+        text = f"Guessed 0: test_rehearse.py:{first}: "
+        assert str(need).count("Guessed") == str(need).count(text) == 1, each
+        assert text in need._repr_html_() and "may not be yours" in str(need)
+        assert need.to_dict()["guessed"] == need.guessed and len(need.guessed) == 6
+    text = str(guessing(branches, compares, compares_sums, sizes))
+    assert text.count("Guessed 0") == 3 and "And 1 more. If" in text
+    usual = guessing(logs)
+    assert "Guessed" not in str(usual) and not any(usual.guessed.values())
+    assert not guessing().guessed
+
+
+def test_a_step_in_the_place_of_make_is_told_so():
+    model, x = nn.Linear(4, 4), torch.ones(2, 4)
+
+    def step(batch=x):
+        model(batch).sum().backward()
+
+    def picks():
+        y = model(x)
+        return y[y > 0].sum()
+
+    @functools.wraps(lambda batch: None)  # a decorator that gives it
+    def decorated():
+        layer = nn.Linear(4, 4)
+        return lambda: layer(x).sum().backward()
+
+    assert rehearse(decorated, lower=False).peak
+
+    def builds():
+        nn.Linear(4, 4)
+        return lambda batch: None
+
+    for made, tells in (
+        (lambda batch: step(batch), r"this takes \(batch\)"),
+        (step, "this calls a model that was there"),
+        (lambda: None, "this returned None"),
+        (lambda: nn.Linear(4, 4)(x).sum(), "this returned a Tensor"),
+        (picks, "this calls a model that was there"),
+        (model, "this is a Linear"),
+    ):
+        with pytest.raises(LabError, match=f"^rehearse asks for a make.*{tells}"):
+            rehearse(made)
+    with pytest.raises(LabError, match=r"its batch in make\(\): it takes \(batch\)"):
+        rehearse(builds)
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_blocks_in_a_plain_list_are_blocks(registered):
+    """They are suggested whether their parent registers them or not."""
+
+    class Plain(Net):
+        def __init__(self, way=None):
+            super().__init__(way)
+            del self.blocks
+            self.blocks = [Residual() for _ in range(4)]
+            self.first = nn.Linear(256, 256)  # for the optimizer
+            for i, block in enumerate(self.blocks if registered else []):
+                self.add_module(f"block{i}", block)
+
+    need = rehearse(training(Plain)).lower["each block in torch.utils.checkpoint"]
+    by_hand = rehearse(training(functools.partial(Plain, "plain")), lower=False).peak
+    assert need == pytest.approx(by_hand, rel=0.01)
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rest = layers(count=1)[0]
+
+    def forward(self, x):
+        return x + self.rest(x)
+
+
 def test_a_change_that_cannot_be_tried_says_why():
     class Fussy(nn.Module):
         def __init__(self):

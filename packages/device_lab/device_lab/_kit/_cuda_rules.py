@@ -98,6 +98,9 @@ class AsCuda(contextlib.ExitStack):
         return self.casts[id(x)]
 
 
+READS = torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist
+
+
 class _Here(TorchFunctionMode):
     """Takes every device for the CPU."""
 
@@ -107,7 +110,8 @@ class _Here(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if func in (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist):
+        number = func is torch.Tensor.__format__ and not args[0].dim()
+        if number or func in READS:
             data = self.values.data(args[0])
             with outside():
                 return func(data, *args[1:], **kwargs)

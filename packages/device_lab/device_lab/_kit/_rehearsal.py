@@ -5,6 +5,7 @@ would lower its peak.
 import contextlib
 import functools
 import gc
+import inspect
 import traceback
 import weakref
 from unittest import mock
@@ -132,17 +133,19 @@ def second_step(make, change=None):
     after the first. Where the second call trains no more, of the first.
     """
     if not callable(make) or isinstance(make, nn.Module):
-        raise LabError("rehearse asks a function that builds all and returns the step")
+        raise LabError(f"{ASKS}; this is {_a(make)}")
+    _without_arguments(make, f"{ASKS}; this takes")
     with contextlib.ExitStack() as stack:
         cuda = stack.enter_context(AsCuda())
-        stack.enter_context(_explained(cuda.values))
         ledger = Rehearsal(cuda)
+        stack.enter_context(_explained(ledger))
         for handle in ledger.watch():
             stack.callback(handle.remove)
         stack.enter_context(ledger)
         step = make()
         if not callable(step) or isinstance(step, nn.Module):
-            raise LabError("make() has to return the function that does one step")
+            raise LabError(f"{ASKS}; this returned {_a(step)}")
+        _without_arguments(step, "give the step its batch in make(): it takes")
         if not ledger.parameters:
             raise LabError("make() has to build the model, too; it made no parameter")
         ledger.begin()
@@ -162,19 +165,42 @@ def second_step(make, change=None):
     return ledger
 
 
+ASKS = "rehearse asks for a make() that builds model, optimizer and batch, without"
+ASKS += " arguments, and returns the function that does one step"
+
+
+def _a(x):
+    kind = "Tensor" if isinstance(x, torch.Tensor) else type(x).__name__
+    return "None" if x is None else f"a {kind}"
+
+
+def _without_arguments(function, text):
+    with contextlib.suppress(ValueError):  # some of C have no signature
+        signature = inspect.signature(function, follow_wrapped=False)
+        try:
+            signature.bind()
+        except TypeError:
+            raise LabError(f"{text} {signature}") from None
+
+
 @contextlib.contextmanager
-def _explained(values):
+def _explained(ledger):
     """Says what to hand over in place of what does not run on tensors without data. The
     reader's own errors stay as they are.
     """
     try:
         yield
-    except (LabError, StopIteration):
+    except StopIteration:
         raise
     except Exception as error:
+        read = ledger.cuda.values.read
         frames = list(traceback.walk_tb(error.__traceback__))
         own = [each for each in frames if is_reader(each[0].f_code.co_filename)]
-        if own and own[-1] == frames[-1] and not values.read:
+        if own and own[-1] == frames[-1] and not read:
+            raise
+        if ledger.called and not ledger.parameters:
+            raise LabError(f"{ASKS}; this calls a model that was there") from error
+        if isinstance(error, LabError):
             raise
         where = own and line_of(own[-1][0].f_code, own[-1][1])
         text = (
@@ -182,8 +208,8 @@ def _explained(values):
             " torch.randint, without loading, logging and saving. On tensors without"
             f" data this one stops in {where or 'a library'}: {reason(error)}."
         )
-        if values.read:
-            text += f" Unknown values were read as 0, first in {values.read}."
+        if read:
+            text += f" Unknown values were read as 0, first in {next(iter(read))}."
         raise LabError(text) from error
 
 
@@ -229,21 +255,33 @@ def _zero_first(ledger, stack):
         optimizer.zero_grad()
 
 
+LISTS = nn.Sequential, nn.ModuleList, nn.ModuleDict
+
+
 def _recompute(ledger, stack):
     options = {"use_reentrant": False, "preserve_rng_state": False}
-    blocks = list(_blocks(ledger.called))
+    blocks = set(_blocks(ledger.called))
     if not blocks:
-        raise LabError("no nn.Sequential and no nn.ModuleList of blocks was called")
+        raise LabError("no nn.Sequential, nn.ModuleList or list of blocks was called")
     for block in blocks:
         again = functools.partial(checkpoint, block.forward, **options)
         stack.enter_context(mock.patch.object(block, "forward", again))
 
 
 def _blocks(called):
-    """What was called in each outermost nn.Sequential or nn.ModuleList."""
-    lists = nn.Sequential, nn.ModuleList, nn.ModuleDict
-    outer = {part for m in called for part in m.modules() if isinstance(part, lists)}
+    """What was called in each outermost nn.Sequential, nn.ModuleList or list of
+    modules of one class.
+    """
+    outer = {part for m in called for part in m.modules() if isinstance(part, LISTS)}
+    plain = {
+        nn.ModuleList(each): m
+        for m in called
+        for each in vars(m).values()
+        if _are_blocks(each)
+    }
+    outer |= plain.keys()
     inner = {part for m in outer for part in m.modules() if part is not m}
+    inner |= {each for each, holder in plain.items() if holder in inner}
     waiting = list(outer - inner)
     while waiting:
         for part in waiting.pop().children():
@@ -251,6 +289,11 @@ def _blocks(called):
                 yield part
             else:
                 waiting.append(part)
+
+
+def _are_blocks(x):
+    several = isinstance(x, (list, tuple)) and len(x) > 1 and len(set(map(type, x))) < 2
+    return several and isinstance(x[0], nn.Module) and not isinstance(x[0], LISTS)
 
 
 def _autocast(ledger, stack):

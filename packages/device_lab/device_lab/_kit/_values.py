@@ -2,6 +2,7 @@
 and loaders determine, as far as it is small.
 """
 
+import re
 import weakref
 
 import torch
@@ -10,6 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ._ledger import line
+from ._lines import place
 from .errors import LabError
 
 aten = torch.ops.aten
@@ -23,7 +25,8 @@ class Values:
 
     An operation on known data is really computed, beside the fake one. Tensors with
     data that nothing has moved to a device (from NumPy, of a loader) stay on the host,
-    and what is made of them, too. read: the first line that read what is not known.
+    and what is made of them, too. read: the lines that read what is not known, and
+    whether that may decide a branch or a size.
     """
 
     def __init__(self, mode, fake_tensor):
@@ -33,7 +36,7 @@ class Values:
         self.no_size = fake_tensor.DynamicOutputShapeException
         self.storages = weakref.WeakKeyDictionary()
         self.doubles = WeakTensorKeyDictionary()
-        self.read = None
+        self.read = {}
 
     def call(self, func, args, kwargs):
         """An operation, as a TorchDispatchMode gets it. A value that is not known is 0
@@ -117,7 +120,7 @@ class Values:
             return UNKNOWN
 
     def sized(self, func, args):
-        """A result of which the first input does not decide the size; None of others."""
+        """A result of which the first input decides no size; None of others."""
         others = func.overloadpacket in SIZED and self.known(args[1:])
         if not others:
             return None
@@ -145,12 +148,24 @@ class Values:
                     if type(x) is self.fake and x.layout == torch.strided:
                         self.storages.pop(x.untyped_storage(), None)
 
+    def note(self, dtype):
+        """That a value of a line was read as 0. GradScaler asks whether it was inf."""
+        where, code, inside, _ = place()
+        if inside.startswith("torch/amp/grad_scaler"):
+            return
+        if inside.startswith("torch/_subclasses"):  # a fake tensor's tolist
+            inside = ""
+        text = f"{where}: {code}" + (f" ({inside})" if inside else "")
+        decides = _decides(inside.partition("  ")[2] or code, dtype)
+        self.read[text] = decides or self.read.get(text, False)
+
     def unknown(self, func, args, error):
-        self.read = self.read or line()
         if func in (aten.equal.default, aten.allclose.default):
+            self.note(torch.bool)
             return False
         # of tensors made in inference_mode it is still called item
         if func in (aten._local_scalar_dense.default, aten.item.default):
+            self.note(args[0].dtype)
             return 0.0 if args[0].dtype.is_floating_point else 0
         raise LabError(
             f"leave {func} out, in {line()}: the size of its result depends on values,"
@@ -165,7 +180,7 @@ class Values:
         with outside():
             known = self.known(x)
             if known is None:
-                self.read = self.read or line()
+                self.note(x.dtype)
                 return self.zeros(x)
             return known
 
@@ -179,6 +194,19 @@ SIZED = aten.index, aten.masked_select, aten._ctc_loss
 LIKE = aten.zeros_like, aten.ones_like, aten.full_like  # whatever the data
 LIKE += aten.new_zeros, aten.new_ones, aten.new_full
 EMPTY = aten.empty, aten.empty_strided, aten.empty_like, aten.new_empty
+
+BRANCHES = r"\b(if|elif|while|assert|and|or|not|for|range|int)\b"
+REPORTS = r"\+=|(?<!/)/(?!/)|\b(append|extend|print|info|log\w*)\("
+
+
+def _decides(code, dtype):
+    """Whether a value that a line reads may decide a branch or a size, as far as the
+    line shows: truth values do, counts that are not only summed up or shown may.
+    """
+    code = re.sub(r"""#.*|"[^"]*"|'[^']*'""", "", code)
+    fraction = dtype.is_floating_point or dtype.is_complex
+    counts = not fraction and not re.search(REPORTS, code)
+    return dtype == torch.bool or counts or bool(re.search(BRANCHES, code))
 
 
 def _tensors(tree):

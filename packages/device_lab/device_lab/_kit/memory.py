@@ -143,7 +143,8 @@ class Rehearsed(Result):
     that is; kinds: whose they are then; before: between two steps; grows: what a
     further step leaves behind; largest: the largest tensor, and who asked for it;
     lower: the peak after one change, the lowest first; untried: why others were not
-    tried. recurrent: whether nn.LSTM or its like was made.
+    tried. recurrent: whether nn.LSTM or its like was made. guessed: lines that read
+    an unknown value, which was 0 to them, and whether it may decide a branch or a size.
     """
 
     peak: int
@@ -155,6 +156,7 @@ class Rehearsed(Result):
     lower: dict[str, int] | None = None
     untried: dict[str, str] = field(default_factory=dict)
     recurrent: bool = False
+    guessed: dict[str, bool] = field(default_factory=dict)
 
     def __str__(self) -> str:
         parts = [f"{kind} {size}" for kind, size, _ in self._kinds()]
@@ -187,6 +189,12 @@ class Rehearsed(Result):
             yield "What cuDNN keeps for recurrent layers is not counted."
         if self.grows:
             yield f"Each further step leaves {size_text(self.grows)} behind."
+        deciding = [each for each, decides in self.guessed.items() if decides]
+        for each in deciding[:3]:
+            yield textwrap.shorten(f"Guessed 0: {each}", 88, placeholder=" …")
+        if deciding:
+            more = f"And {len(deciding) - 3} more. " if len(deciding) > 3 else ""
+            yield f"{more}If not so in training, this figure may not be yours."
         if self.lower == {}:
             yield "None of the changes tried lowered it."
 
@@ -207,7 +215,7 @@ def rehearse(make: Callable[[], Callable[[], object]], lower: bool = True) -> Re
     make: function without arguments that builds model, optimizer and a batch, on any
         device, and returns a function without arguments that does one step. All of it
         runs on tensors without data. What Python's numbers, NumPy and loaders determine
-        is known; other values that Python asks for are 0
+        is known; other values that Python asks for are 0, and named in `guessed`
     lower: try changes that would lower the peak, too; it takes four times as long
 
     The second step is counted, by rules of CUDA, for a GPU that is there, else for an
@@ -229,7 +237,13 @@ def rehearse(make: Callable[[], Callable[[], object]], lower: bool = True) -> Re
             kind = ledger.kind(piece)
             kinds[kind] = kinds.get(kind, 0) + piece.nbytes
     figures = kinds, ledger.before, ledger.grows, ledger.largest
-    found = Rehearsed(highest, ledger.phases[at], *figures, recurrent=ledger.recurrent)
+    found = Rehearsed(
+        highest,
+        ledger.phases[at],
+        *figures,
+        recurrent=ledger.recurrent,
+        guessed=ledger.cuda.values.read,
+    )
     if not lower:
         return found
     outcomes = dict(ways(make, ledger))
