@@ -659,3 +659,81 @@ def test_a_change_that_cannot_be_tried_says_why():
     assert re.search(r"not tried: autocast.*, because: TypeError", str(need))
     assert need.to_dict()["untried"] == need.untried
     assert "not tried</td>" in need._repr_html_() and "<td" in usual()._repr_html_()
+
+
+# What else strangers' loops hold
+
+
+def linear(extra=lambda y: None, optimizer=torch.optim.SGD, wrap=lambda model: model):
+    def make():
+        model = wrap(nn.Linear(64, 64, bias=False))
+        update = optimizer(model.parameters(), lr=0.1)
+
+        def step():
+            y = model(torch.ones(4, 64))
+            extra(y)
+            y.sum().backward()
+            update.step()
+
+        return step
+
+    return rehearse(make, lower=False)
+
+
+def test_one_process_of_several_has_buckets_for_what_it_sends():
+    alone, parallel = linear(), linear(wrap=nn.parallel.DistributedDataParallel)
+    assert parallel.peak - alone.peak == 4 * 64 * 64
+    saving = functools.partial(
+        nn.parallel.DistributedDataParallel, gradient_as_bucket_view=True
+    )
+    assert linear(wrap=saving).peak == alone.peak
+
+
+def test_what_is_sent_takes_no_data():
+    def send(y):
+        torch.distributed.broadcast(y, 0)
+        torch.distributed.all_reduce(y.detach(), async_op=True).wait()
+
+    assert linear(send).peak == linear().peak
+
+
+def test_the_host_counts_adams_steps():
+    plain, fused = (
+        linear(optimizer=functools.partial(torch.optim.Adam, fused=fused))
+        for fused in (False, True)
+    )
+    assert plain.kinds["optimizer state"] == 2 * 4 * 64 * 64
+    assert fused.kinds["optimizer state"] == 2 * 4 * 64 * 64 + 512
+
+
+def test_an_array_may_be_read_twice():
+    def read(y):
+        times = torch.from_numpy(numpy.arange(4)).long().to("cuda")
+        assert [times.cpu().numpy().sum() for _ in range(2)] == [6, 6]
+
+    assert linear(read).guessed == {}
+
+
+def test_known_lengths_and_masks_decide_sizes_whatever_the_data():
+    def lose(y):
+        scores = y.view(4, 1, 64).log_softmax(-1)
+        lengths = torch.full((1,), 4), torch.full((1,), 2)
+        F.ctc_loss(scores, torch.ones(1, 2, dtype=torch.long), *lengths)
+        mask = y.new_zeros(64, dtype=torch.bool)
+        mask[8:] = True
+        assert y[:, mask].shape == (4, 56)
+
+    assert linear(lose).guessed == {}
+
+
+def test_backward_passes_fill_new_zeros_in_place():
+    """As without a mode: what gather takes back are zeros, and no copy of them."""
+
+    def make():
+        x = torch.ones(256, 1024, requires_grad=True)
+        weight = nn.Linear(1, 1)
+        index = torch.zeros(256, 1, dtype=torch.long)
+        return lambda: (x.gather(1, index).sum() + weight(torch.ones(1))).backward()
+
+    need = rehearse(make, lower=False)
+    assert need.peak - need.before == pytest.approx(2**20, abs=20_000)

@@ -16,6 +16,9 @@ from .devices import pick_device
 from .errors import LabError, file_name
 
 FORWARD, BACKWARD = "the forward pass", "the backward pass"
+aten = torch.ops.aten
+COPIES = aten.scatter_add.default, aten.index_add.default, aten.index_put.default
+COPIES += aten.scatter.src, aten.scatter.value
 AGAIN, OPTIMIZER = "the recomputation within backward", "the optimizer step"
 
 
@@ -54,6 +57,8 @@ class Ledger(TorchDispatchMode):
         out = self.call(func, args, kwargs or {})
         for x in tree_leaves((args, kwargs)):
             self.note(x)
+        if func in COPIES and self.phases[-1] == BACKWARD:
+            self.in_place(args[0])
         for x in tree_leaves(out):
             count = len(self.pieces)  # views are no new tensors
             piece = self.note(x)
@@ -61,6 +66,14 @@ class Ledger(TorchDispatchMode):
                 where = line() or self.phase()
                 self.largest = piece.nbytes, f"{func.overloadpacket} in {where}"
         return out
+
+    def in_place(self, x):
+        """Under a mode backward passes fill a copy of new zeros, else the zeros:
+        areAnyTensorSubclassLike in ATen's derivatives.
+        """
+        piece = self.note(x)
+        if piece and piece.born >= len(self.phases) - 3:
+            piece.nbytes = 0
 
     def call(self, func, args, kwargs):
         return func(*args, **kwargs)
