@@ -17,8 +17,9 @@ from .errors import LabError, file_name
 
 FORWARD, BACKWARD = "the forward pass", "the backward pass"
 aten = torch.ops.aten
-COPIES = aten.scatter_add.default, aten.index_add.default, aten.index_put.default
-COPIES += aten.scatter.src, aten.scatter.value
+# operation → how many of its first inputs it could write into
+COPIES = {aten.add.Tensor: 2, aten.scatter_add.default: 1, aten.index_add.default: 1}
+COPIES |= {aten.index_put.default: 1, aten.scatter.src: 1, aten.scatter.value: 1}
 AGAIN, OPTIMIZER = "the recomputation within backward", "the optimizer step"
 
 
@@ -48,7 +49,7 @@ class Ledger(TorchDispatchMode):
         self.device, self.block = device, block
         self.pieces, self.living, self.phases = [], {}, []
         self.stepping, self.largest = False, (0, "")
-        self.ready = set()
+        self.ready, self.copies = set(), []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func.namespace == "prim":  # "which device?", asked by C++
@@ -57,23 +58,28 @@ class Ledger(TorchDispatchMode):
         out = self.call(func, args, kwargs or {})
         for x in tree_leaves((args, kwargs)):
             self.note(x)
-        if func in COPIES and self.phases[-1] == BACKWARD:
-            self.in_place(args[0])
         for x in tree_leaves(out):
             count = len(self.pieces)  # views are no new tensors
             piece = self.note(x)
             if len(self.pieces) > count and piece.nbytes > self.largest[0]:
                 where = line() or self.phase()
                 self.largest = piece.nbytes, f"{func.overloadpacket} in {where}"
+        if func in COPIES and self.phases[-1] == BACKWARD:
+            into = [self.note(x) for x in args[: COPIES[func]]]
+            self.copies.append((self.note(out), into))
         return out
 
-    def in_place(self, x):
-        """Under a mode backward passes fill a copy of new zeros, else the zeros:
-        areAnyTensorSubclassLike in ATen's derivatives.
+    def in_place(self):
+        """Under a mode backward passes make sums and filled zeros anew, else in place
+        of what nobody needs any more (areAnyTensorSubclassLike in ATen's derivatives,
+        can_accumulate_inplace in autograd's input_buffer.cpp).
         """
-        piece = self.note(x)
-        if piece and piece.born >= len(self.phases) - 3:
-            piece.nbytes = 0
+        for made, into in self.copies:
+            for piece in filter(None, into):
+                if made and (piece.died, piece.nbytes) == (made.born, made.nbytes):
+                    piece.died -= 1
+                    break
+        self.copies.clear()
 
     def call(self, func, args, kwargs):
         return func(*args, **kwargs)
@@ -118,6 +124,7 @@ class Ledger(TorchDispatchMode):
         """(bytes, call) of the highest moment from call `start` on; weigh: which share
         of a piece counts.
         """
+        self.in_place()
         change = numpy.zeros(len(self.phases) + 1)
         for piece in self.pieces:
             nbytes = weigh(piece) * piece.nbytes
