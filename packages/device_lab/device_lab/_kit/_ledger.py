@@ -17,9 +17,8 @@ from .errors import LabError, file_name
 
 FORWARD, BACKWARD = "the forward pass", "the backward pass"
 aten = torch.ops.aten
-# operation → how many of its first inputs it could write into
-COPIES = {aten.add.Tensor: 2, aten.scatter_add.default: 1, aten.index_add.default: 1}
-COPIES |= {aten.index_put.default: 1, aten.scatter.src: 1, aten.scatter.value: 1}
+COPIES = aten.scatter_add.default, aten.index_add.default, aten.index_put.default
+COPIES += aten.scatter.src, aten.scatter.value
 AGAIN, OPTIMIZER = "the recomputation within backward", "the optimizer step"
 
 
@@ -65,20 +64,16 @@ class Ledger(TorchDispatchMode):
                 where = line() or self.phase()
                 self.largest = piece.nbytes, f"{func.overloadpacket} in {where}"
         if func in COPIES and self.phases[-1] == BACKWARD:
-            into = [self.note(x) for x in args[: COPIES[func]]]
-            self.copies.append((self.note(out), into))
+            self.copies.append((self.note(out), self.note(args[0])))
         return out
 
     def in_place(self):
-        """Under a mode backward passes make sums and filled zeros anew, else in place
-        of what nobody needs any more (areAnyTensorSubclassLike in ATen's derivatives,
-        can_accumulate_inplace in autograd's input_buffer.cpp).
+        """Under a mode backward passes fill a copy of new zeros, else the zeros
+        themselves: areAnyTensorSubclassLike in ATen's derivatives.
         """
-        for made, into in self.copies:
-            for piece in filter(None, into):
-                if made and (piece.died, piece.nbytes) == (made.born, made.nbytes):
-                    piece.died -= 1
-                    break
+        for made, zeros in self.copies:
+            if made and zeros and zeros.died == made.born:
+                zeros.died -= 1
         self.copies.clear()
 
     def call(self, func, args, kwargs):
