@@ -194,17 +194,15 @@ def test_in_a_kernel_a_widget_and_strictly_a_line_that_can_be_stored(run):
     )
 
 
-@pytest.mark.parametrize(
-    "shell", ["None", "SimpleNamespace()", "SimpleNamespace(kernel=1)"]
-)
-def test_without_a_page_or_without_widgets(shell):
+def test_without_a_page_or_without_widgets():
     """Plain Python, IPython in a terminal, a kernel without ipywidgets."""
     code = f"""import sys; from types import SimpleNamespace; import IPython
 from course import predictions, widgets
-IPython.get_ipython = lambda: {shell}
 IPython.display.display = lambda data, **options: print(*data, data["text/plain"])
 widgets.find_spec = lambda name: None
-predictions.predict{RACE}
+for shell in None, SimpleNamespace(), SimpleNamespace(kernel=1):
+    IPython.get_ipython = lambda: shell
+    predictions.predict{RACE}
 assert "ipywidgets" not in sys.modules"""
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -213,10 +211,9 @@ assert "ipywidgets" not in sys.modules"""
         text=True,
         timeout=60,
     )
-    forms = "" if shell == "None" else "text/plain text/html "
-    assert done.stdout == f"{forms}Predict. The sum will be … 4 · 0 · an error\n", (
-        done.stderr
-    )
+    line = "Predict. The sum will be … 4 · 0 · an error\n"
+    rich = f"text/plain text/html {line}"
+    assert done.stdout == line + rich + rich, done.stderr
 
 
 # --------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from device_lab import peak, rehearse
 
 tools = pytest.importorskip("torch.distributed._tools.mem_tracker")
+pytestmark = pytest.mark.slow
 MIB = 2**20
 
 

@@ -1,5 +1,6 @@
 """Which entries of the table fit a text: a whole paste, words, a name, a listing."""
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -113,8 +114,7 @@ def named(name):
     whole = name.lower().strip("-")
     bare = re.sub(r"[(=].*", "", whole) if is_name else whole
     by_whole, by_end, by_message = [], [], []
-    for entry in entries().values():
-        names = {each.lower().strip("-") for each in (entry.id, *entry.called)}
+    for entry, names in _names():
         if bare in names or whole in names:
             by_whole.append(entry)
         elif not is_name:
@@ -126,6 +126,14 @@ def named(name):
     only = by_message if len(by_message) == 1 else []
     best = by_whole or by_end or only
     return [Found(entry, "name") for entry in best[: rules.MOST]]
+
+
+@functools.cache
+def _names():
+    return [
+        (entry, {each.lower().strip("-") for each in (entry.id, *entry.called)})
+        for entry in entries().values()
+    ]
 
 
 def _ends(name, short):
@@ -159,7 +167,7 @@ def _word_for_word(text):
     """(those that answer, the others): Found, whose wordings stand in a plain text."""
     places = {}
     for id, wording, match in fitting(text):
-        place = Place(weight(set(words(wording))), *match.span(), wording)
+        place = Place(_own(wording)[2], *match.span(), wording)
         if id not in places or place[:3] > places[id][:3]:
             places[id] = place
     outer = [id for id in places if not _is_within_another(id, places)]
@@ -223,7 +231,7 @@ def _part(text):
         for wording in entry.says:
             if _has(plain(wording), part):
                 holders.setdefault(entry.id, (entry, wording))
-                share = max(share, own / weight(set(words(wording))))
+                share = max(share, own / _own(wording)[2])
     return list(holders.values()) if len(holders) <= 2 and share > rules.PART else []
 
 
@@ -245,21 +253,29 @@ def _like(text):
     return [(entries()[id], scores[id][1]) for id in near[:2]]
 
 
+@functools.cache
+def _own(wording):
+    """The words of one of the table's texts, the same as a set, and what they say."""
+    listed = words(wording)
+    return listed, frozenset(listed), weight(set(listed))
+
+
 def _share(wording, asked, asked_set):
     """What a wording and the part of a text that is most like it have in common, as a
     share of what they say together; 0 where that is too little.
     """
-    listed = words(wording)
-    own = set(listed)
+    listed, own, whole = _own(wording)
+    if own.isdisjoint(asked_set):
+        return 0.0
     common = weight(own & asked_set)
-    if common < rules.LEAST or common < rules.LIKE * weight(own):
+    if common < rules.LEAST or common < rules.LIKE * whole:
         return 0.0
     best = 0.0
     for n, word in enumerate(asked):
         if word in own:
             part = set(asked[n : n + len(listed) + rules.MORE])
             common = weight(own & part)
-            best = max(best, common / (weight(own) + weight(part - own, 0.5)))
+            best = max(best, common / (whole + weight(part - own, 0.5)))
     return best if best >= rules.LIKE else 0.0
 
 
@@ -267,12 +283,12 @@ def _question(wording, asked_set):
     """The same of a question, wherever its words stand: of both, or nearly all of the
     question within a longer text.
     """
-    own = set(words(wording))
+    _, own, whole = _own(wording)
     common = weight(own & asked_set)
     if common < rules.LEAST:
         return 0.0
-    of_both = 2 * common / (weight(own) + weight(asked_set))
-    of_it = common / weight(own) if common >= rules.MUCH else 0.0
+    of_both = 2 * common / (whole + weight(asked_set))
+    of_it = common / whole if common >= rules.MUCH else 0.0
     return max(
         of_both if of_both >= rules.ASKED else 0.0,
         of_it if of_it >= rules.MOST_OF else 0.0,
