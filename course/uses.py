@@ -92,11 +92,20 @@ def changed(recorded: dict, now: dict) -> str:
     return f"what the cell uses from above ({', '.join(other)}) has changed"
 
 
-def needed(sources: list[str], n: int) -> set[int]:
-    """Which of the cells above the n-th make what it uses, imports among it."""
-    cells = [at for at in range(n) for _ in _of_cell(sources[at])]
-    makers = _makers(*_above(sources, n)).values()
-    return {cells[place] for places in makers for place in places}
+def needed(sources: list[str], n: int) -> dict[int, list[int]]:
+    """Which of the cells above the n-th make what it uses, imports among it: cell →
+    those of its statements that do. Both in order.
+    """
+    statements = [
+        (cell, place)
+        for cell, source in enumerate(sources[:n])
+        for place, _ in enumerate(_of_cell(source))
+    ]
+    makers, found = _makers(*_above(sources, n)).values(), defaultdict(list)
+    for place in sorted({place for places in makers for place in places}):
+        cell, statement = statements[place]
+        found[cell].append(statement)
+    return dict(found)
 
 
 def _uses(sources, n):

@@ -1,10 +1,11 @@
-"""Pictures of a lesson's explorer, drawn by the lesson itself: it runs in a kernel up
-to its explorer, which then draws every setting of the page instead of one.
+"""Pictures of a lesson's explorer, drawn by the lesson itself: its explorer runs in a
+kernel, after the cells that it needs, and draws every setting of the page, not one.
 
 Cells that need hardware replay what was recorded, also where this machine has it: a
 page shows the same wherever it is made.
 """
 
+import ast
 import gc
 import gzip
 import io
@@ -18,10 +19,11 @@ from typing import NamedTuple
 
 import nbformat
 
-from course import needs, plots
-from tools.lessons import parts, run
+from course import grammar, needs, plots, uses
+from tools.lessons import run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEFINITIONS = ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef
 PREPARE = """import functools, sys
 sys.path.insert(0, {root!r})
 from tools.site import drawings
@@ -34,19 +36,53 @@ def lesson_path(number):
 
 
 def explorer_cells(number):
-    """The code cells of a lesson, up to the one with its explorer."""
-    found = parts.code_cells(nbformat.read(lesson_path(number), as_version=4))
-    last = next(n for n, cell in enumerate(found) if "plots.explorer(" in cell.source)
-    return found[: last + 1]
+    """The code cell of a lesson with its explorer, after what it needs: the set-up cell
+    and those that make the names that it uses. Of cells that only import or define
+    them, no more than that.
+    """
+    nb = nbformat.read(lesson_path(number), as_version=4)
+    setup = next(cell for cell in nb.cells if cell.id == "setup")
+    sources = [cell.source for cell in uses.code_cells(nb.cells)]
+    last = next(n for n, text in enumerate(sources) if "plots.explorer(" in text)
+    texts, whole = {}, [last]
+    while whole:
+        n = whole.pop()
+        texts[n] = sources[n]
+        for cell, places in uses.needed(sources, n).items():
+            if texts.get(cell) == sources[cell]:
+                continue
+            if definitions := only_definitions(sources[cell], places):
+                texts[cell] = f"{texts.get(cell, '')}\n{definitions}"
+            else:
+                whole.append(cell)
+    return [setup.source, *(texts[n] for n in sorted(texts))]
+
+
+def only_definitions(source, places):
+    """Those statements of a cell, if all of them import, or define a function or class;
+    else "". A statement may change what another made.
+    """
+    head, text = grammar.split(source)
+    if head:  # for hardware, or a program of its own
+        return ""
+    lines, nodes = text.splitlines(), ast.parse(text).body
+    kept = []
+    for node in (nodes[place] for place in places):
+        if not isinstance(node, DEFINITIONS):
+            return ""
+        first = min(x.lineno for x in (node, *getattr(node, "decorator_list", ())))
+        kept += lines[first - 1 : node.end_lineno]
+    return "\n".join(kept)
 
 
 def run_lesson(number, grid, path):
-    """Run a lesson as far as its explorer, and keep what that draws in `path`. grid: as
-    for `values`.
+    """Run a lesson's explorer, and keep what that draws in `path`. grid: as for
+    `values`.
     """
     prepare = PREPARE.format(root=str(ROOT), grid=grid, path=str(path))
-    code = [nbformat.v4.new_code_cell(prepare), *explorer_cells(number)]
-    nb = nbformat.v4.new_notebook(cells=code)
+    code = [prepare, *explorer_cells(number)]
+    cells = [nbformat.v4.new_code_cell(source) for source in code]
+    nb = nbformat.v4.new_notebook(cells=cells)
     # no picture shows a time of this run, so few samples will do
     env = {"CUDA_VISIBLE_DEVICES": "", "LAB_UNTIMED": "1"}
     run.execute(nb, ROOT / "notebooks", env=env)

@@ -126,7 +126,7 @@ def drawing_hash(number):
         *sorted((ROOT / "notebooks" / "recorded").glob(f"*/{stem}.json")),
     ]
     parts = [matplotlib.__version__, repr(GRID[number])]
-    parts += [cell.source for cell in drawings.explorer_cells(number)]
+    parts += drawings.explorer_cells(number)
     parts += [path.read_text(encoding="utf-8") for path in files]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
