@@ -2,6 +2,8 @@
 own sync-debug mode on the emulated device (cuda_waits.py).
 """
 
+import collections
+import dataclasses
 import functools
 import json
 import os
@@ -200,6 +202,49 @@ def test_batches_of_a_loader_are_on_the_host_until_they_are_moved():
 
     (wait,) = find_waits(step).waits
     assert (wait.operation, wait.kind, wait.times) == ("to", "to the device", 2)
+
+
+class Plain:
+    def __init__(self, x):
+        self.x, self.loader, self.again = [x], nn.Linear(1, 1), self
+        self.of_another = type(self)
+
+
+class Slots:
+    __slots__ = ("x",)
+
+    def __init__(self, x):
+        self.x = {"x": Plain(x)}
+
+
+PARTS = {  # where a batch that is an object keeps its tensor
+    dataclasses.make_dataclass("Batch", ["x"]): lambda batch: batch.x,
+    Plain: lambda batch: batch.x[0],
+    Slots: lambda batch: batch.x["x"].x[0],
+    collections.UserDict: lambda batch: batch["x"],  # transformers' BatchEncoding
+}
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_a_batch_is_an_object(kind):
+    kept = torch.ones(4)
+
+    def collate(items):
+        x = torch.stack(items)
+        return kind({"x": x} if kind is collections.UserDict else x)
+
+    kind.kept = kept  # of the class: no part of a batch
+    loader = torch.utils.data.DataLoader(torch.ones(8, 4), 4, collate_fn=collate)
+
+    def step():
+        for batch in loader:
+            x = PARTS[kind](batch)
+            x.sum().item()
+            (x.to("cpu:0") @ kept).sum()
+
+    (wait,) = find_waits(step).waits
+    assert (wait.operation, wait.kind, wait.times) == ("to", "to the device", 2)
+    assert not hasattr(kept, "_on_host")
 
 
 @pytest.mark.parametrize("fullgraph", [False, True])

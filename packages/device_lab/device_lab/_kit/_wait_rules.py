@@ -2,9 +2,12 @@
 for the device. A watch gets the notes: `on_device`, `mark`, `note`, `silent`.
 """
 
+import collections
+import gc
 import numbers
 import os
 import sys
+import types
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -38,8 +41,28 @@ STAYS = torch.__version__ >= (2, 15)
 OPTIM = os.path.join(TORCH, "optim", "")
 
 
+# What an object of a batch may name that is no part of it
+BEYOND = type, types.ModuleType, types.FunctionType, types.MethodType
+BEYOND += torch.nn.Module, torch.utils.data.Dataset
+
+
 def tensors_in(tree):
     return [x for x in tree_leaves(tree) if isinstance(x, torch.Tensor)]
+
+
+def tensors_of(batch):
+    """Those that the objects of a batch hold, too: the nearest thousands."""
+    found, seen, waiting = [], set(), collections.deque([batch])
+    while waiting and len(seen) < 10_000:
+        each = waiting.popleft()
+        if id(each) in seen or isinstance(each, BEYOND):
+            continue
+        seen.add(id(each))
+        if isinstance(each, torch.Tensor):
+            found.append(each)
+        else:
+            waiting += filter(gc.is_tracked, gc.get_referents(each))
+    return found
 
 
 class _Call(NamedTuple):

@@ -19,7 +19,7 @@ from torch.utils.data import dataloader
 from ._cures import CAUSES, cure
 from ._lines import place
 from ._results import Result, table
-from ._wait_rules import Functions, Operators, tensors_in
+from ._wait_rules import Functions, Operators, tensors_in, tensors_of
 from .errors import LabError, batches_for, trained_once, without_arguments
 
 SYNCHRONIZE = [torch.cuda, torch.mps, torch.xpu, torch.accelerator, torch.cpu]
@@ -180,7 +180,7 @@ class _Watch:
         def marked(loader):
             with self.silent() if self.noted is None else contextlib.nullcontext():
                 batch = following(loader)
-            self.mark(batch)
+            self.mark(tensors_of(batch))
             return batch
 
         with contextlib.ExitStack() as stack:
