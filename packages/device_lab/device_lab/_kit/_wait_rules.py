@@ -31,6 +31,7 @@ VALUES |= dict.fromkeys(
 SIZES = """_unique _unique2 bincount isin masked_scatter_backward masked_select nonzero
 repeat_interleave unique_consecutive unique_dim unique_dim_consecutive""".split()
 INDEXED = ("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index")
+MASKS = torch.bool, torch.uint8
 NAMES = {"_local_scalar_dense": "item", "_to_copy": "to", "lift_fresh": "tensor"}
 # Functions of Python whose work the dispatcher does not see, or not on the CPU
 READS = ("tolist", "numpy", "__array__", "__dlpack__", "cpu")
@@ -96,24 +97,23 @@ class Operators(TorchDispatchMode):
         self.watch.work.add("backward" if backward else "forward")
         name = func.overloadpacket.__name__
         call = _Call(func, name, args, kwargs, tensors_in(args))
-        kind = self.kind(call)
-        if kind:
-            operation = NAMES.get(name, name.strip("_2"))
-            if self.watch.bracket and name in NAMES:
-                operation = "index"
+        operation, kinds = NAMES.get(name, name.strip("_2")), self.kinds(call)
+        if self.watch.bracket and name in NAMES:
+            operation = "index"
+        for kind in kinds:
             self.watch.note(operation, kind)
         out = call()
-        self.follow(call, out, kind)
+        self.follow(call, out, kinds)
         return out
 
-    def follow(self, call, out, kind):
+    def follow(self, call, out, kinds):
         """Mark what is on the host now: made there, or of tensors of the host alone."""
         watch, name = self.watch, call.name
         tensors = tensors_in((call.args, call.kwargs))
         made = name == "lift_fresh" or (name == "scalar_tensor" and watch.bracket)
         made = made and not (watch.bracket and STAYS)
         here = tensors and not any(map(watch.on_device, tensors))
-        if (made and not kind) or here:
+        if (made and not kinds) or here:
             watch.mark(out, number=made and watch.bracket)
         elif not tensors or any(map(_made_there, tensors)):
             given = set(map(id, tensors))
@@ -123,10 +123,11 @@ class Operators(TorchDispatchMode):
         if name == "_pack_padded_sequence":  # the batches' sizes
             watch.mark(out[1])
 
-    def kind(self, call):
-        """Why the host waits for this call, a key of CAUSES, or None."""
+    def kinds(self, call):
+        """Why the host waits for this call: keys of CAUSES, one for each wait."""
         rule = self.RULES.get(call.name) or self.RULES.get(call.name.rstrip("_"))
-        return rule(self, call) if rule and call.tensors else None
+        kinds = rule(self, call) if rule and call.tensors else None
+        return [kinds] if isinstance(kinds, str) else kinds or []
 
     def value(self, call):
         stays = any(call.args[0] is x for x in self.watch.stays)
@@ -152,19 +153,23 @@ class Operators(TorchDispatchMode):
         return None if known or not self.watch.on_device(call.tensors[0]) else "size"
 
     def indexed(self, call):
-        there = self.watch.on_device
+        """A wait for each mask, each index on the host, and a number that is put."""
+        there, indices = self.watch.on_device, tensors_in(call.args[1])
         if not there(call.tensors[0]):
-            return None
-        indices = [x for x in call.args[1] if isinstance(x, torch.Tensor)]
-        masks = [x for x in indices if x.dtype in (torch.bool, torch.uint8)]
-        puts = "put" in call.name
-        number = puts and call.args[2].numel() == 1 and not there(call.args[2])
-        if any(map(there, masks)):
-            # x[mask] = 0 is masked_fill (canDispatchToMaskedFill)
-            fills = number and len(indices) == 1 and not any(call.args[3:])
-            return None if fills else "size"
-        here = [x for x in indices if not there(x) and x.numel()]
-        return "to the device" if number or here else None
+            return []
+        counted = [x for x in indices if x.dtype in MASKS and there(x)]
+        sums, value = any(call.args[3:]), call.args[2:3]
+        number = value and value[0].numel() == 1 and not there(value[0])
+        if counted and number and len(indices) == 1 and not sums:
+            return []  # x[mask] = 0 is masked_fill (canDispatchToMaskedFill)
+        # A mask's indices are pinned, but where they sum (expandTensors in
+        # ATen/native/IndexingUtils.h, makeLinearIndex in cuda/Indexing.cu)
+        copies = bool(number) + sum(
+            x.dim() * sums if x.dtype in MASKS else 1
+            for x in indices
+            if not there(x) and x.numel()
+        )
+        return ["size"] * len(counted) + ["to the device"] * copies
 
     def moved(self, call):
         (x,), target = call.tensors, call.kwargs.get("device")
