@@ -19,18 +19,23 @@ OWN = TORCH, KIT, os.path.join(os.path.dirname(TORCH) + "_xla", ""), "<frozen"
 # What in PyTorch only hands a call on
 PASSING = ("_compile", "_dynamo/", "_jit_internal", "_ops", "_tensor", "autograd/")
 PASSING += ("functional", "nn/modules/module", "overrides", "utils/_")
+BACKWARD = "_engine_run_backward"
 
 
 class Place(NamedTuple):
     """where: file:line of the innermost code that is no library's; code: that line;
     inside: both of the innermost library below it, or ""; calls: of all libraries below
-    it, "file function: line".
+    it, "file function: line"; made: where the forward of a backward stands, or "".
     """
 
     where: str
     code: str
     inside: str
     calls: tuple[str, ...]
+    made: str = ""
+
+
+MADE = "line"  # in the metadata of autograd's nodes
 
 
 def place() -> Place:
@@ -41,8 +46,12 @@ def place() -> Place:
     calls = tuple(f"{_short(x)} {x.f_code.co_name}: {_code(x)}" for x in below)
     if frame is None:
         return Place(inside or "a thread of a library", "", "", calls)
-    where = f"{file_name(frame.f_code.co_filename)}:{frame.f_lineno}"
-    return Place(where, _code(frame), inside, calls)
+    where, made = f"{file_name(frame.f_code.co_filename)}:{frame.f_lineno}", ""
+    if any(x.f_code.co_name == BACKWARD for x in below):
+        node = torch._C._current_autograd_node()
+        made = node.metadata.get(MADE) if node else ""
+        made = made or "a line further up"
+    return Place(where, _code(frame), inside, calls, made)
 
 
 def reader_frame() -> FrameType | None:
@@ -61,7 +70,7 @@ def _frames() -> tuple[FrameType | None, list[FrameType]]:
     frame, below = _walk(sys._getframe(1))
     if frame is None:  # in autograd's thread: whoever called backward() waits for it
         for other in sys._current_frames().values():
-            if other.f_code.co_name == "_engine_run_backward":
+            if other.f_code.co_name == BACKWARD:
                 frame, calling = _walk(other)
                 below += calling
     return frame, below

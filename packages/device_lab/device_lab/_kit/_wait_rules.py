@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-from ._lines import TORCH
+from ._lines import MADE, TORCH, place
 
 # Operators of aten that wait on CUDA, by their sources (aten/src/ATen/native): those
 # that read values of the device's tensors → of which argument on
@@ -98,7 +98,8 @@ class Operators(TorchDispatchMode):
         name = func.overloadpacket.__name__
         call = _Call(func, name, args, kwargs, tensors_in(args))
         operation, kinds = NAMES.get(name, name.strip("_2")), self.kinds(call)
-        if self.watch.bracket and name in NAMES:
+        asked = self.watch.call and self.watch.call.name == "__index__"
+        if (asked or self.watch.bracket) and name in NAMES:
             operation = "index"
         for kind in kinds:
             self.watch.note(operation, kind)
@@ -238,9 +239,13 @@ class Functions(TorchFunctionMode):
             return call()
         self.watch.bracket, self.watch.stays = 1, _staying(self.watch, *call.args)
         try:
-            return call()
+            out = call()
         finally:
             self.watch.bracket, self.watch.stays = 0, []
+        made = call.args[0] if out is None else out
+        if made.requires_grad and made.grad_fn:
+            made.grad_fn.metadata[MADE] = place().where
+        return out
 
     def printed(self, call, there):
         if there:  # it switches modes off

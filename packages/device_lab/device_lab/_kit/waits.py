@@ -22,8 +22,10 @@ from ._results import Result, table
 from ._wait_rules import Functions, Operators, tensors_in, tensors_of
 from .errors import LabError, batches_for, trained_once, without_arguments
 
-SYNCHRONIZE = [torch.cuda, torch.mps, torch.xpu, torch.accelerator, torch.cpu]
-SYNCHRONIZE += [torch.cuda.Event, torch.cuda.Stream]
+OWNERS = [torch.cuda, torch.mps, torch.xpu, torch.accelerator, torch.cpu]
+OWNERS += [torch.cuda.Event, torch.cuda.Stream]
+# Emptying ends in cudaFree: release_cached_blocks in CUDACachingAllocator.cpp
+ASKED = {"synchronize": "asked for", "empty_cache": "freed"}
 SCALER = ("torch/amp/grad_scaler.py _maybe_opt_step:",)  # that is enabled, reads
 TO_CPU = r"[(\"'=]cpu\b"  # in a line of code
 REPORT = "called a synchronizing CUDA operation"  # of torch.cuda.set_sync_debug_mode
@@ -186,7 +188,12 @@ class _Watch:
         with contextlib.ExitStack() as stack:
             stack.callback(register_optimizer_step_pre_hook(self.mark_counters).remove)
             patches = [(dataloader._BaseDataLoaderIter, "__next__", marked)]
-            patches += [(x, "synchronize", self.asking(x)) for x in SYNCHRONIZE]
+            patches += [
+                (owner, name, self.asking(owner, name))
+                for owner in OWNERS
+                for name in ASKED
+                if hasattr(owner, name)
+            ]
             if not torch.cuda.is_available():
                 patches += [(GradScaler, "step", self.scaling())]
             for patch in patches:
@@ -197,14 +204,14 @@ class _Watch:
             stack.enter_context(Operators(self))
             yield
 
-    def asking(self, owner):
-        synchronize = owner.synchronize
+    def asking(self, owner, name):
+        function = getattr(owner, name)
 
         def asked(*args, **kwargs):
-            self.count("synchronize", "asked for")
+            self.count(name, ASKED[name])
             if getattr(owner, "is_available", lambda: True)():
                 with self.silent():
-                    return synchronize(*args, **kwargs)
+                    return function(*args, **kwargs)
 
         return asked
 
@@ -237,9 +244,11 @@ class _Watch:
             self.count(operation, kind)
 
     def count(self, operation, kind, at=None, counts=None):
-        *where, calls = at or place()
-        key = *where, operation, kind, cure(operation, kind, calls, where[2], where[1])
-        (self.counts if counts is None else counts)[key] += 1
+        at = at or place()
+        advice = cure(operation, kind, at)
+        if advice is not None:
+            key = at.where, at.code, at.inside, operation, kind, advice
+            (self.counts if counts is None else counts)[key] += 1
 
     @contextlib.contextmanager
     def witness(self):
