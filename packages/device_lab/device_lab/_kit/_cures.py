@@ -12,7 +12,7 @@ CAUSES = {
     "to the host": "copied to the host",
     "to the device": "blocking copy",
     "asked for": "only a clock needs it",
-    "freed": "it waits for the device before it gives memory back",
+    "freed": "freeing waits for the device",
     "else": "CUDA reports a wait, and no rule knows why",
 }
 INSIDE = "for the library's line: "
@@ -62,7 +62,7 @@ OPERATIONS = {
         **dict.fromkeys(NEVER_SIZES, NEVER),
     },
     "to the host": {"": "collect there, copy once; what is needed now has to wait"},
-    "freed": {"": "leave it out: PyTorch uses the memory again without it"},
+    "freed": {"": "leave it out, PyTorch uses the memory again"},
     "to the device": {
         "": "pin it, non_blocking=True; or make it there",
         "as_tensor": ONCE,

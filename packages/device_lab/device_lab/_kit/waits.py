@@ -116,7 +116,7 @@ class Waits(Result):
 @batches_for("find_waits takes the step once more than steps= says")
 def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
     """The lines of `step()` at which the host waits for the device: values that are
-    read, sizes that depend on values, blocking copies, synchronize.
+    read, sizes that depend on values, blocking copies, synchronize, empty_cache.
 
     step: a training step, without arguments. It is really taken: once to warm up (the
         first makes the optimizer's state), then `steps` times
