@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import html
 import re
 import textwrap
 import warnings
@@ -16,9 +15,9 @@ from torch.amp import GradScaler
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import dataloader
 
-from ._cures import CAUSES, cure
+from ._cures import CAUSES, SCALER, cure
 from ._lines import place
-from ._results import Result, table
+from ._results import Result
 from ._wait_rules import Functions, Operators, tensors_in, tensors_of
 from .errors import LabError, batches_for, trained_once, without_arguments
 
@@ -26,7 +25,6 @@ OWNERS = [torch.cuda, torch.mps, torch.xpu, torch.accelerator, torch.cpu]
 OWNERS += [torch.cuda.Event, torch.cuda.Stream]
 # Emptying ends in cudaFree: release_cached_blocks in CUDACachingAllocator.cpp
 ASKED = {"synchronize": "asked for", "empty_cache": "freed"}
-SCALER = ("torch/amp/grad_scaler.py _maybe_opt_step:",)  # that is enabled, reads
 TO_CPU = r"[(\"'=]cpu\b"  # in a line of code
 REPORT = "called a synchronizing CUDA operation"  # of torch.cuda.set_sync_debug_mode
 
@@ -47,17 +45,15 @@ class Wait(Result):
     cure: str
     times: float
 
-    def _why(self) -> str:
-        often = f" ×{self.times:g}" if self.times != 1 else ""
-        why = f"{self.operation}{often}: {CAUSES[self.kind]}"
-        return f"{why}: {self.cure}" if self.cure else why
-
     def __str__(self) -> str:
         lines = [f"{self.where}  {self.code}"[:88].rstrip()]
         if self.inside:
             lines.append(f"    in {self.inside}"[:88].rstrip())
+        often = f" ×{self.times:g}" if self.times != 1 else ""
+        parts = f"{self.operation}{often}", CAUSES[self.kind], self.cure
         indent = {"initial_indent": "    ", "subsequent_indent": "      "}
-        return "\n".join(lines + textwrap.wrap(self._why(), 88, **indent))
+        why = textwrap.wrap(": ".join(filter(None, parts)), 88, **indent)
+        return "\n".join(lines + why)
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,7 +69,7 @@ class Waits(Result):
     scaler: list[Wait]
     assumed: dict[str, float]
 
-    def _head(self) -> str:
+    def __str__(self) -> str:
         count = sum(wait.times for wait in self.waits)
         lines = len({wait.where for wait in self.waits})
         head = "no wait seen in a step"
@@ -82,35 +78,22 @@ class Waits(Result):
             head = f"{waits} in a step, on {lines} line{'s' * (lines > 1)}"
         if self.device == "cpu":
             head += " (on a CPU whose tensors pass for a GPU's)"
-        return head
-
-    def __str__(self) -> str:
-        parts = [self._head(), *map(str, self.waits)]
+        parts = [head, *self.waits]
         if self.scaler:
             parts.append(
                 "a GradScaler is disabled without CUDA; enabled, it waits besides:"
             )
-        parts += map(str, self.scaler)
-        return "\n".join([*parts, *textwrap.wrap(self._doubt(), 88)])
-
-    def _doubt(self) -> str:
-        lines = [
-            where if times == 1 else f"{where} ×{times:g}"
-            for where, times in self.assumed.items()
-        ]
-        taken = f"Taken as on the GPU already: {', '.join(lines)}."
-        if not lines:
-            return ""
-        return f"{taken} If these lie on the host, each copy waits; see left_behind."
-
-    def _repr_html_(self) -> str:
-        rows = [
-            (x.where, f"{x.code}\n{x.inside}".strip(), x._why())
-            for x in self.waits + self.scaler
-        ]
-        columns = ["line", "code", "why it waits, and the cure"]
-        shown, doubt = table(self._head(), columns, rows), html.escape(self._doubt())
-        return f"{shown}<p>{doubt}</p>" if doubt else shown
+        parts += self.scaler
+        if self.assumed:
+            moved = [
+                where if times == 1 else f"{where} ×{times:g}"
+                for where, times in self.assumed.items()
+            ]
+            doubt = f"Taken as on the GPU already: {', '.join(moved)}. If these lie on"
+            parts += textwrap.wrap(
+                f"{doubt} the host, each copy waits; see left_behind.", 88
+            )
+        return "\n".join(map(str, parts))
 
 
 @batches_for("find_waits takes the step once more than steps= says")
@@ -221,7 +204,7 @@ class _Watch:
         def scaled(scaler, optimizer, *args, **kwargs):
             reads = not getattr(optimizer, "_step_supports_amp_scaling", False)
             if reads and scaler._device == "cuda":
-                self.count("item", "value", place()._replace(calls=SCALER), self.scaler)
+                self.scaler[(*place()[:3], "item", "value", SCALER)] += 1
             return step(scaler, optimizer, *args, **kwargs)
 
         return scaled
@@ -243,12 +226,11 @@ class _Watch:
         elif not (self.quiet or lazy):
             self.count(operation, kind)
 
-    def count(self, operation, kind, at=None, counts=None):
+    def count(self, operation, kind, at=None):
         at = at or place()
         advice = cure(operation, kind, at)
         if advice is not None:
-            key = at.where, at.code, at.inside, operation, kind, advice
-            (self.counts if counts is None else counts)[key] += 1
+            self.counts[(*at[:3], operation, kind, advice)] += 1
 
     @contextlib.contextmanager
     def witness(self):
