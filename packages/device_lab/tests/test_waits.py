@@ -247,7 +247,7 @@ def test_a_batch_is_an_object(kind):
 
     (wait,) = find_waits(step).waits
     assert (wait.operation, wait.kind, wait.times) == ("to", "to the device", 2)
-    assert not hasattr(kept, "_on_host")
+    assert not hasattr(kept, "_lies")
 
 
 @pytest.mark.parametrize("fullgraph", [False, True])

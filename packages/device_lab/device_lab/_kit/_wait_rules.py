@@ -99,7 +99,7 @@ class Operators(TorchDispatchMode):
         call = _Call(func, name, args, kwargs, tensors_in(args))
         operation, kinds = NAMES.get(name, name.strip("_2")), self.kinds(call)
         asked = self.watch.call and self.watch.call.name == "__index__"
-        if (asked or self.watch.bracket) and name in NAMES:
+        if (asked or self.watch.bracket is not None) and name in NAMES:
             operation = "index"
         for kind in kinds:
             self.watch.note(operation, kind)
@@ -111,16 +111,17 @@ class Operators(TorchDispatchMode):
         """Mark what is on the host now: made there, or of tensors of the host alone."""
         watch, name = self.watch, call.name
         tensors = tensors_in((call.args, call.kwargs))
-        made = name == "lift_fresh" or (name == "scalar_tensor" and watch.bracket)
-        made = made and not (watch.bracket and STAYS)
+        bracket = watch.bracket is not None
+        made = name == "lift_fresh" or (name == "scalar_tensor" and bracket)
+        made = made and not (bracket and STAYS)
         here = tensors and not any(map(watch.on_device, tensors))
         if (made and not kinds) or here:
-            watch.mark(out, number=made and watch.bracket)
+            watch.mark(out, number=made and bracket)
         elif not tensors or any(map(_made_there, tensors)):
             given = set(map(id, tensors))
             for x in tensors_in(out):
                 if id(x) not in given:  # copy_ reaches the host's, too
-                    x._made_there = True
+                    x._lies = "there"
         if name == "_pack_padded_sequence":  # the batches' sizes
             watch.mark(out[1])
 
@@ -131,7 +132,7 @@ class Operators(TorchDispatchMode):
         return [kinds] if isinstance(kinds, str) else kinds or []
 
     def value(self, call):
-        stays = any(call.args[0] is x for x in self.watch.stays)
+        stays = any(call.args[0] is x for x in self.watch.bracket or [])
         if stays and call.name == "_local_scalar_dense":
             return None
         read = tensors_in(call.args[VALUES[call.name.rstrip("_")] :])
@@ -198,7 +199,7 @@ class Operators(TorchDispatchMode):
         (x,) = call.tensors
         if not (self.watch.on_device(x) and x.numel()):
             return None
-        copied = x.dim() if self.watch.bracket else self.watch.device
+        copied = self.watch.device if self.watch.bracket is None else x.dim()
         return "to the device" if copied else None
 
     RULES = {
@@ -237,11 +238,11 @@ class Functions(TorchFunctionMode):
         """x[i], x[i] = y"""
         if not self.watch.on_device(call.args[0]):
             return call()
-        self.watch.bracket, self.watch.stays = 1, _staying(self.watch, *call.args)
+        self.watch.bracket = _staying(self.watch, *call.args)
         try:
             out = call()
         finally:
-            self.watch.bracket, self.watch.stays = 0, []
+            self.watch.bracket = None
         made = call.args[0] if out is None else out
         if made.requires_grad and made.grad_fn:
             made.grad_fn.metadata[MADE] = place().where
@@ -297,7 +298,7 @@ class Functions(TorchFunctionMode):
         if out is x and x.layout is torch.strided and not x.requires_grad:
             out = torch.ops.aten.alias(x)
         if out is not x:
-            out._made_there = True
+            out._lies = "there"
         return out
 
     def sent(self, call, name):
@@ -306,8 +307,7 @@ class Functions(TorchFunctionMode):
         if self.blocks(call) and out.numel():
             self.watch.note(name, "to the device")
         out = out.clone() if any(out is each for each in call.args) else out
-        vars(out).pop("_on_host", None)
-        out._made_there = True
+        out._lies = "there"
         return out
 
     def blocks(self, call):
@@ -352,7 +352,7 @@ class Functions(TorchFunctionMode):
 
 
 def _made_there(x):
-    return hasattr(x, "_made_there") or isinstance(x, torch.nn.Parameter)
+    return getattr(x, "_lies", "") == "there" or isinstance(x, torch.nn.Parameter)
 
 
 def _staying(watch, target, index, value=None):

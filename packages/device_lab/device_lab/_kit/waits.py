@@ -143,20 +143,18 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
 
 class _Watch:
     """counts: what a Wait holds → how often. device: type of the accelerator that
-    tensors were on. On a CPU, _on_host marks the tensors of the host, _made_there those
-    that the step moved to the device, or made of such. assumed: lines that move others,
-    how often. bracket: while a tensor on the device is indexed; stays: indices that it
-    does not read then. noted: where CUDA reports itself, what rules expect; call: of
-    Python, that is being made. work: whether operators ran, and whether in a "backward"
-    pass.
+    tensors were on. On a CPU, _lies is "here" for tensors of the host, "there" for what
+    the step moved to the device, or made of such. assumed: lines that move others, how
+    often. bracket: while a tensor on the device is indexed, indices that are not read.
+    noted: where CUDA reports itself, what rules expect; call: of Python, that is being
+    made. work: whether operators ran, and whether in a "backward" pass.
     """
 
     def __init__(self):
         self.counts, self.scaler = collections.Counter(), collections.Counter()
         self.assumed = collections.Counter()
-        self.device = self.noted = self.call = None
-        self.quiet = self.bracket = 0
-        self.stays, self.work = [], set()
+        self.device = self.noted = self.call = self.bracket = None
+        self.quiet, self.work = 0, set()
 
     @contextlib.contextmanager
     def watching(self):
@@ -269,7 +267,7 @@ class _Watch:
 
     def assume(self, x):
         """The reader's line moves x, which passes for the device's, to the device."""
-        if self.device or self.quiet or hasattr(x, "_made_there") or not x.numel():
+        if self.device or self.quiet or hasattr(x, "_lies") or not x.numel():
             return
         at = place()
         if not (at.calls or re.search(TO_CPU, at.code)):
@@ -279,7 +277,7 @@ class _Watch:
         """These tensors are on the host, if on a CPU; so is the number in x[i] = 0."""
         for x in tensors_in(tree):
             if x.device.type == "cpu" or number:
-                x._on_host = True
+                x._lies = "here"
             else:
                 self.on_device(x)
 
@@ -298,4 +296,4 @@ class _Watch:
             self.device = kind
         elif kind == "meta" or self.device:
             return False
-        return not hasattr(x, "_on_host")
+        return getattr(x, "_lies", "") != "here"
