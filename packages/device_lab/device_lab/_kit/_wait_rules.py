@@ -5,7 +5,6 @@ for the device. A watch gets the notes: `on_device`, `mark`, `note`, `silent`.
 import collections
 import gc
 import numbers
-import os
 import sys
 import types
 from collections.abc import Callable
@@ -39,9 +38,6 @@ FROM_PYTHON = ("tensor", "as_tensor", "asarray", "new_tensor")
 # Since 2.15 a number that is assigned is made on the device, and a single index stays
 # on a GPU: asTensor and canKeepScalarIndexOnDevice in ATen/TensorIndexing.h
 STAYS = torch.__version__ >= (2, 15)
-OPTIM = os.path.join(TORCH, "optim", "")
-
-
 # What an object of a batch may name that is no part of it
 BEYOND = type, types.ModuleType, types.FunctionType, types.MethodType
 BEYOND += torch.nn.Module, torch.utils.data.Dataset
@@ -265,7 +261,8 @@ class Functions(TorchFunctionMode):
         own = call.name == "new_tensor"
         data = call.args[own:][:1]
         device = call.kwargs.get("device") or (own and there[:1])
-        if device == "cpu" and sys._getframe(2).f_code.co_filename.startswith(OPTIM):
+        asks = sys._getframe(2).f_code.co_filename
+        if device == "cpu" and asks.startswith(f"{TORCH}optim"):
             device = None  # an optimizer's counter
         single = any(map(torch.is_tensor, data))
         if not single:
@@ -363,6 +360,5 @@ def _staying(watch, target, index, value=None):
         fits = one and watch.on_device(value)
     if not (fits and STAYS):
         return []
-    parts = index if isinstance(index, tuple) else (index,)
-    whole = (torch.int64, torch.int32)
-    return [x for x in tensors_in(parts) if x.dim() == 0 and x.dtype in whole]
+    whole = torch.int64, torch.int32
+    return [x for x in tensors_in(index) if x.dim() == 0 and x.dtype in whole]
