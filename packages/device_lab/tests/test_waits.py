@@ -16,7 +16,7 @@ from waiting_steps import OPTIMIZERS, TABLE, assign, program, training
 
 from device_lab import LabError, does_it_pay, find_waits, measure, peak
 from device_lab._kit import _lines
-from device_lab._kit._cures import LOSS, UNKNOWN
+from device_lab._kit._cures import NEVER
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -128,7 +128,7 @@ def test_a_wait_in_pytorch_without_a_cure_that_is_known():
     x = torch.ones(3)
     (wait,) = find_waits(lambda: nn.functional.gaussian_nll_loss(x, x, x)).waits
     assert wait.inside.startswith("torch/nn/functional.py:")
-    assert wait.cure == UNKNOWN
+    assert wait.cure == NEVER
     # what only hands the call on is no library's line
     lossy = "F.ctc_loss(x.view(4, 2, 8).log_softmax(2), labels % 7 + 1, *lengths)"
     given = "f'{x.sum():.3f}'", "torch.unique(labels)", "x[mask]", "range(three)", lossy
@@ -139,7 +139,7 @@ def test_a_wait_in_pytorch_without_a_cure_that_is_known():
     names = program(lossy, torch.device("cpu")).__globals__
     step = eval("lambda: loss(" + lossy.split("(", 1)[1], names | {"loss": loss})
     (wait,) = find_waits(step).waits
-    assert wait.inside.startswith("torch/nn/modules/loss.py:") and wait.cure == LOSS
+    assert wait.inside.startswith("torch/nn/modules/loss.py:") and wait.cure == NEVER
 
 
 @pytest.mark.skipif("site-packages" not in torch.__file__, reason="it is elsewhere")

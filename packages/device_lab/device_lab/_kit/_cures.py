@@ -15,10 +15,7 @@ CAUSES = {
     "freed": "freeing waits for the device",
     "else": "CUDA reports a wait, and no rule knows why",
 }
-INSIDE = "for the library's line: "
-UNKNOWN = "no argument of the library is known to avoid it; call it every n steps"
-NEVER = "no form of it avoids that: call it every n steps"
-LOSS = "no form of it avoids that"
+NEVER = "nothing is known to avoid it, but fewer calls"
 NEVER_VALUES = "eig", "eigh", "lstsq", "matrix_exp", "pinv", "svd"
 NEVER_SIZES = "unique", "unique_dim", "unique_consecutive", "unique_dim_consecutive"
 ONCE = (
@@ -67,7 +64,7 @@ OPERATIONS = {
         "": "pin it, non_blocking=True; or make it there",
         "as_tensor": ONCE,
         "asarray": ONCE,
-        "ctc_loss": LOSS,
+        "ctc_loss": NEVER,
         "index": INDEX,
         "index_put": INDEX,
         "new_tensor": ONCE,
@@ -84,9 +81,7 @@ LIBRARIES = {
     "torch/nn/utils/clip_grad.py .*nonfinite": "without error_if_nonfinite=True",
     "torch/distributions/distribution.py .*valid": "validate_args=False",
     "torch/amp/grad_scaler.py _maybe_opt_step:": SCALER,
-    "torch/amp/grad_scaler.py get_scale:": OPERATIONS["value"][""],
     "torch/optim/(asgd|[nr]?adam|adamax|adadelta|r(ms)?prop).py": "capturable=True",
-    "torch/optim/swa_utils.py update_parameters:": "call it every n steps",
     "torch/autograd/graph.py .* item$": "torch.autograd.set_detect_anomaly(False)",
     "transformers/masking_utils.py": "a 4-D attention_mask is not read",
     "transformers/trainer.py .*(if \\(|isnan.*) item$": "logging_nan_inf_filter=False",
@@ -112,14 +107,14 @@ def cure(operation: str, kind: str, at: Place) -> str | None:
                 return advice
     cures = OPERATIONS.get(kind, {"": ""})
     advice = cures.get(operation, cures[""])
-    if advice and advice not in (NEVER, LOSS) and at.inside:
-        needed = kind == "value" and operation not in cures
-        return UNKNOWN if needed else INSIDE + advice
-    if advice and at.made:
+    if at.inside and kind == "value" and operation not in cures:
+        return NEVER
+    if at.inside and advice not in ("", NEVER):
+        return f"for the library's line: {advice}"
+    if at.made and advice:
         return f"in the backward of {at.made}: {advice}"
-    if kind == "value" and operation in BRANCHED:
-        if re.match(BRANCHES, at.code):
-            return BRANCH
-        if re.match(COMPARES, at.code) and operation == "item":
-            return COMPARE
+    if kind == "value" and operation in BRANCHED and re.match(BRANCHES, at.code):
+        return BRANCH
+    if (kind, operation) == ("value", "item") and re.match(COMPARES, at.code):
+        return COMPARE
     return advice
