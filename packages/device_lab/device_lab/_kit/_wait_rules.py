@@ -268,11 +268,10 @@ class Functions(TorchFunctionMode):
         if not single:
             for _ in there[own:]:
                 self.watch.note(call.name, "value")
-        if device and not (self.watch.device or (single and there)):
-            return self.sent(call, call.name)
-        if device and not (self.watch.device or own):
-            return self.already(call, data[0])
-        return call()
+        known = there[0] if single and there else None
+        if not device or self.watch.device or (own and known is not None):
+            return call()
+        return self.sent(call, call.name, known)
 
     def moved(self, call, there):
         """.to and .type_as"""
@@ -282,33 +281,26 @@ class Functions(TorchFunctionMode):
         if here and (there or named):
             return self.sent(call, "to")
         if named and there:
-            return self.already(call, there[0])
+            return self.sent(call, "to", there[0])
         return self.other(call, there)
 
-    def already(self, call, x):
-        """To the device, what passes for a tensor there; from now on it is known."""
+    def sent(self, call, name, known=None):
+        """On a CPU: to the device, a copy; known: passes for a tensor there."""
         out = call()
         if out.device.type != "cpu":
             return out
-        if self.blocks(call):
-            self.watch.assume(x)
-        if out is x and x.layout is torch.strided and not x.requires_grad:
-            out = torch.ops.aten.alias(x)
-        if out is not x:
+        blocks = not call.kwargs.get("non_blocking") and True not in call.args[2:]
+        if blocks and known is not None:
+            self.watch.assume(known)
+        elif blocks and out.numel():
+            self.watch.note(name, "to the device")
+        if known is None and any(out is each for each in call.args):
+            out = out.clone()
+        elif out is known and out.layout is torch.strided and not out.requires_grad:
+            out = torch.ops.aten.alias(out)
+        if out is not known:
             out._lies = "there"
         return out
-
-    def sent(self, call, name):
-        """On a CPU: to the device, a copy."""
-        out = call()
-        if self.blocks(call) and out.numel():
-            self.watch.note(name, "to the device")
-        out = out.clone() if any(out is each for each in call.args) else out
-        out._lies = "there"
-        return out
-
-    def blocks(self, call):
-        return not call.kwargs.get("non_blocking") and True not in call.args[2:]
 
     def unchecked(self, call, there):
         """What CUDA does not check: labels; quantiles, which 2.9 checks on a CPU."""
