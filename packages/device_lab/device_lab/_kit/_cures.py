@@ -27,9 +27,9 @@ STACK = "torch.stack keeps them on the device"
 SCALER = "an optimizer with fused=True, or bfloat16, which needs no scaler"
 BRANCH = "Python branches on it; torch.where does not, or ask every n steps"
 BRANCHES = r"assert\b|(if|elif|while)\b[^#]*:\s*(#.*)?$"  # not: if n == 0: print(loss)
-BRANCHED = "item", "is_nonzero", "equal", "allclose"
+BRANCHED = "item", "equal", "allclose"
 COMPARE = "Python compares one by one: x.tolist() waits once, torch.max not at all"
-COMPARES = r"(?!.*\.item\()(.*[^.\w])?(max|min|sorted)\("  # Python's, of tensors
+COMPARES = r"(.*[^.\w])?(max|min|sorted)\("  # Python's
 MASK = "is_causal=True beside the mask, in a decoder tgt_is_causal=True"
 
 # kind → operation → cure; "" stands for the others
@@ -84,7 +84,7 @@ LIBRARIES = {
     "torch/optim/(asgd|[nr]?adam|adamax|adadelta|r(ms)?prop).py": "capturable=True",
     "torch/autograd/graph.py .* item$": "torch.autograd.set_detect_anomaly(False)",
     "transformers/masking_utils.py": "a 4-D attention_mask is not read",
-    "transformers/trainer.py .*(if \\(|isnan.*) item$": "logging_nan_inf_filter=False",
+    "transformers/trainer.py .*(if \\(|isnan.*) bool$": "logging_nan_inf_filter=False",
     "accelerate/utils/operations.py send_to_device:": (
         "non_blocking=True for DataLoaderConfiguration (of a transformers Trainer:"
         " accelerator_config), and pin_memory=True"
@@ -113,8 +113,7 @@ def cure(operation: str, kind: str, at: Place) -> str | None:
         return f"for the library's line: {advice}"
     if at.made and advice:
         return f"in the backward of {at.made}: {advice}"
-    if kind == "value" and operation in BRANCHED and re.match(BRANCHES, at.code):
-        return BRANCH
-    if (kind, operation) == ("value", "item") and re.match(COMPARES, at.code):
-        return COMPARE
-    return advice
+    if operation == "bool":
+        return COMPARE if re.match(COMPARES, at.code) else BRANCH
+    branches = kind == "value" and operation in BRANCHED
+    return BRANCH if branches and re.match(BRANCHES, at.code) else advice

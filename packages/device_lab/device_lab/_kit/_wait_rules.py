@@ -32,6 +32,7 @@ repeat_interleave unique_consecutive unique_dim unique_dim_consecutive""".split(
 INDEXED = ("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index")
 MASKS = torch.bool, torch.uint8
 NAMES = {"_local_scalar_dense": "item", "_to_copy": "to", "lift_fresh": "tensor"}
+PYTHON = {"__bool__": "bool", "__index__": "index"}  # who asks for the item
 # Functions of Python whose work the dispatcher does not see, or not on the CPU
 READS = ("tolist", "numpy", "__array__", "__dlpack__", "cpu")
 FROM_PYTHON = ("tensor", "as_tensor", "asarray", "new_tensor")
@@ -94,9 +95,10 @@ class Operators(TorchDispatchMode):
         name = func.overloadpacket.__name__
         call = _Call(func, name, args, kwargs, tensors_in(args))
         operation, kinds = NAMES.get(name, name.strip("_2")), self.kinds(call)
-        asked = self.watch.call and self.watch.call.name == "__index__"
-        if (asked or self.watch.bracket is not None) and name in NAMES:
+        if self.watch.bracket is not None and name in NAMES:
             operation = "index"
+        elif operation == "item" and self.watch.call:
+            operation = PYTHON.get(self.watch.call.name, "item")
         for kind in kinds:
             self.watch.note(operation, kind)
         out = call()
