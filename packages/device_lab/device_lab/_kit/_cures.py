@@ -4,7 +4,7 @@ operation.
 
 import re
 
-from ._lines import Place
+from ._lines import Place, forward_line
 
 CAUSES = {
     "value": "a value is read",
@@ -111,8 +111,9 @@ def cure(operation: str, kind: str, at: Place) -> str | None:
         return NEVER
     if at.inside and advice not in ("", NEVER):
         return f"for the library's line: {advice}"
-    if at.made and advice:
-        return f"in the backward of {at.made}: {advice}"
+    line = forward_line(at)
+    if line and advice:
+        return f"in the backward of {line}: {advice}"
     if operation == "bool":
         return COMPARE if re.match(COMPARES, at.code) else BRANCH
     branches = kind == "value" and operation in BRANCHED

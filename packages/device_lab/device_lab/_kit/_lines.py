@@ -25,17 +25,13 @@ BACKWARD = "_engine_run_backward"
 class Place(NamedTuple):
     """where: file:line of the innermost code that is no library's; code: that line;
     inside: both of the innermost library below it, or ""; calls: of all libraries below
-    it, "file function: line"; made: where the forward of a backward stands, or "".
+    it, "file function: line".
     """
 
     where: str
     code: str
     inside: str
     calls: tuple[str, ...]
-    made: str = ""
-
-
-MADE = "line"  # in the metadata of autograd's nodes
 
 
 def place() -> Place:
@@ -46,12 +42,22 @@ def place() -> Place:
     calls = tuple(f"{_short(x)} {x.f_code.co_name}: {_code(x)}" for x in below)
     if frame is None:
         return Place(inside or "a thread of a library", "", "", calls)
-    where, made = f"{file_name(frame.f_code.co_filename)}:{frame.f_lineno}", ""
-    if any(x.f_code.co_name == BACKWARD for x in below):
-        node = torch._C._current_autograd_node()
-        made = node.metadata.get(MADE) if node else ""
-        made = made or "a line further up"
-    return Place(where, _code(frame), inside, calls, made)
+    where = f"{file_name(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return Place(where, _code(frame), inside, calls)
+
+
+def keep_line(x: torch.Tensor) -> None:
+    """For `forward_line`, in the node that made x."""
+    if x.requires_grad and x.grad_fn:
+        x.grad_fn.metadata["line"] = place().where
+
+
+def forward_line(at: Place) -> str:
+    """Of what is computed in backward now, if PyTorch computes it; else ""."""
+    if not any(f" {BACKWARD}: " in call for call in at.calls):
+        return ""
+    node = torch._C._current_autograd_node()
+    return (node and node.metadata.get("line")) or "a line further up"
 
 
 def reader_frame() -> FrameType | None:

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-from ._lines import MADE, TORCH, place
+from ._lines import TORCH, keep_line
 
 # Operators of aten that wait on CUDA, by their sources (aten/src/ATen/native): those
 # that read values of the device's tensors → of which argument on
@@ -241,9 +241,7 @@ class Functions(TorchFunctionMode):
             out = call()
         finally:
             self.watch.bracket = None
-        made = call.args[0] if out is None else out
-        if made.requires_grad and made.grad_fn:
-            made.grad_fn.metadata[MADE] = place().where
+        keep_line(call.args[0] if out is None else out)
         return out
 
     def printed(self, call, there):

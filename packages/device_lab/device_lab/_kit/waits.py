@@ -141,8 +141,14 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
     return Waits(waits, watch.device or "cpu", scaler, {} if watch.device else assumed)
 
 
+def _wait(operation, kind):
+    """What a Wait holds, but for `times`."""
+    at = place()
+    return *at[:3], operation, kind, cure(operation, kind, at)
+
+
 class _Watch:
-    """counts: what a Wait holds → how often. device: type of the accelerator that
+    """counts: what `_wait` gives → how often. device: type of the accelerator that
     tensors were on. On a CPU, _lies is "here" for tensors of the host, "there" for what
     the step moved to the device, or made of such. assumed: lines that move others, how
     often. bracket: while a tensor on the device is indexed, indices that are not read.
@@ -189,7 +195,7 @@ class _Watch:
         function = getattr(owner, name)
 
         def asked(*args, **kwargs):
-            self.count(name, ASKED[name])
+            self.count(_wait(name, ASKED[name]))
             if getattr(owner, "is_available", lambda: True)():
                 with self.silent():
                     return function(*args, **kwargs)
@@ -219,16 +225,14 @@ class _Watch:
         """A rule says that this waits."""
         lazy = (self.device, kind) == ("xla", "to the device")
         if self.noted is not None:
-            self.noted.append((place(), operation, kind))
+            self.noted.append(_wait(operation, kind))
             warnings.filterwarnings("always", REPORT)  # should the step ignore them
         elif not (self.quiet or lazy):
-            self.count(operation, kind)
+            self.count(_wait(operation, kind))
 
-    def count(self, operation, kind, at=None):
-        at = at or place()
-        advice = cure(operation, kind, at)
-        if advice is not None:
-            self.counts[(*at[:3], operation, kind, advice)] += 1
+    def count(self, wait):
+        if wait[-1] is not None:
+            self.counts[wait] += 1
 
     @contextlib.contextmanager
     def witness(self):
@@ -241,8 +245,8 @@ class _Watch:
             if not str(message).startswith(REPORT):
                 show(message, *args, **kwargs)
             elif not self.quiet:
-                last = self.explain(place(), last)
-                self.count(*last[1:])
+                last = self.explain(last)
+                self.count(last[1])
 
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Synchronization debug mode")
@@ -254,16 +258,17 @@ class _Watch:
             finally:
                 torch.cuda.set_sync_debug_mode(mode)
 
-    def explain(self, here, last):
-        """(call of Python, operation, kind, place) of what CUDA reports."""
-        for entry in reversed(self.noted):
-            at, operation, kind = entry
-            if at.where == here.where:
-                self.noted.remove(entry)
-                return self.call, operation, kind, at
-        if last and self.call is last[0] and here.where == last[-1].where:
+    def explain(self, last):
+        """(call of Python, wait) of what CUDA reports."""
+        name = self.call.name if self.call else "a call"
+        wait = _wait(name, "else")
+        for noted in reversed(self.noted):
+            if noted[0] == wait[0]:
+                self.noted.remove(noted)
+                return self.call, noted
+        if last and self.call is last[0] and wait[0] == last[1][0]:
             return last  # it waits several times
-        return self.call, self.call.name if self.call else "a call", "else", here
+        return self.call, wait
 
     def assume(self, x):
         """The reader's line moves x, which passes for the device's, to the device."""
