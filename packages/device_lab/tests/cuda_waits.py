@@ -20,6 +20,8 @@ if torch.__version__ < (2, 15):  # since then these call masked_fill_ themselves
     UNLIKE["assign(x.clone(), (slice(None), mask[0]), 0.0)"] = 1
 UNLIKE["torch.repeat_interleave(labels, labels, output_size=28)"] = 1
 UNLIKE["torch.isin(x, x)"] = 0  # not CUDA's own code
+UNLIKE["x[from_numpy(arange(8) > 5)]"] = 1  # masks are its own
+UNLIKE["x[mask[0], mask[0]]"] = UNLIKE["assign(x.clone(), (mask[0], mask[0]), 0.0)"] = 1
 UNLIKE["repr(x.sum())"] = 8  # a print reads several values
 
 

@@ -20,6 +20,7 @@ class Given:
         self.mask = self.x > 0
         self.three = torch.tensor(3).to(device)
         self.labels = torch.arange(8).to(device)
+        self.leaf = nn.Parameter(self.x)
         self.total, self.lengths = self.x.sum(), (torch.tensor([4, 4]),) * 2
         self.square = self.x @ self.x.T + 8 * torch.eye(8).to(device)
 
@@ -60,7 +61,14 @@ TABLE = {
     "x[numpy.array([0, 2])]": 1,
     "assign(x.clone(), mask, x[mask])": 2,
     "assign(x.clone(), mask, total)": 1,
-    "assign(x.clone(), (mask[0], mask[0]), 0.0)": 1,
+    "x[from_numpy(arange(2)), from_numpy(arange(2))]": 2,
+    "x[from_numpy(arange(2)), labels[:2]]": 1,
+    "x[from_numpy(arange(8) > 5)]": 0,
+    "x[mask[0], mask[0]]": 2,
+    "assign(x, (from_numpy(arange(2)), from_numpy(arange(2))), total)": 2,
+    "assign(x, (from_numpy(arange(2)), from_numpy(arange(2))), 0.0)": 3,
+    "(x + leaf)[from_numpy(arange(2)), from_numpy(arange(2))].sum().backward()": 4,
+    "assign(x.clone(), (mask[0], mask[0]), 0.0)": 3,
     "x.index_put((mask,), total)": 1,
     "assign(x.clone(), labels, 0.0)": 1,
     "assign(x.clone(), (labels, labels), 0.0)": 1,
@@ -140,6 +148,8 @@ SINCE_2_15 = {
     "assign(x.clone(), labels, 0.0)": 0,
     "assign(x.clone(), (labels, labels), 0.0)": 0,
     "assign(x.clone(), (0, 0), 0.0)": 0,
+    "assign(x, (from_numpy(arange(2)), from_numpy(arange(2))), 0.0)": 2,
+    "assign(x.clone(), (mask[0], mask[0]), 0.0)": 2,
 }
 if torch.__version__ >= (2, 15):
     TABLE |= SINCE_2_15
@@ -147,6 +157,7 @@ if torch.__version__ >= (2, 15):
 
 def program(text, device):
     names = {"F": F, "nn": nn, "torch": torch, "numpy": numpy, "assign": assign}
+    names |= {"arange": numpy.arange, "from_numpy": torch.from_numpy}
     names |= {"pack": nn.utils.rnn.pack_padded_sequence}
     names |= {"unpack": nn.utils.rnn.pad_packed_sequence} | vars(Given(device))
     return eval(f"lambda: ({text})", names)

@@ -19,6 +19,7 @@ OWN = TORCH, KIT, os.path.join(os.path.dirname(TORCH) + "_xla", ""), "<frozen"
 # What in PyTorch only hands a call on
 PASSING = ("_compile", "_dynamo/", "_jit_internal", "_ops", "_tensor", "autograd/")
 PASSING += ("functional", "nn/modules/module", "overrides", "utils/_")
+BACKWARD = "_engine_run_backward"
 
 
 class Place(NamedTuple):
@@ -45,6 +46,20 @@ def place() -> Place:
     return Place(where, _code(frame), inside, calls)
 
 
+def keep_line(x: torch.Tensor) -> None:
+    """For `forward_line`, in the node that made x."""
+    if x.requires_grad and x.grad_fn:
+        x.grad_fn.metadata["line"] = place().where
+
+
+def forward_line(at: Place) -> str:
+    """Of what is computed in backward now, if PyTorch computes it; else ""."""
+    if not any(f" {BACKWARD}: " in call for call in at.calls):
+        return ""
+    node = torch._C._current_autograd_node()
+    return (node and node.metadata.get("line")) or "a line further up"
+
+
 def reader_frame() -> FrameType | None:
     """The innermost frame of code that is no library's; some threads have none."""
     return _frames()[0]
@@ -61,7 +76,7 @@ def _frames() -> tuple[FrameType | None, list[FrameType]]:
     frame, below = _walk(sys._getframe(1))
     if frame is None:  # in autograd's thread: whoever called backward() waits for it
         for other in sys._current_frames().values():
-            if other.f_code.co_name == "_engine_run_backward":
+            if other.f_code.co_name == BACKWARD:
                 frame, calling = _walk(other)
                 below += calling
     return frame, below

@@ -2,9 +2,11 @@
 for the device. A watch gets the notes: `on_device`, `mark`, `note`, `silent`.
 """
 
+import collections
+import gc
 import numbers
-import os
 import sys
+import types
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -13,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-from ._lines import TORCH
+from ._lines import TORCH, keep_line
 
 # Operators of aten that wait on CUDA, by their sources (aten/src/ATen/native): those
 # that read values of the device's tensors → of which argument on
@@ -28,18 +30,37 @@ VALUES |= dict.fromkeys(
 SIZES = """_unique _unique2 bincount isin masked_scatter_backward masked_select nonzero
 repeat_interleave unique_consecutive unique_dim unique_dim_consecutive""".split()
 INDEXED = ("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index")
+MASKS = torch.bool, torch.uint8
 NAMES = {"_local_scalar_dense": "item", "_to_copy": "to", "lift_fresh": "tensor"}
+PYTHON = {"__bool__": "bool", "__index__": "index"}  # who asks for the item
 # Functions of Python whose work the dispatcher does not see, or not on the CPU
 READS = ("tolist", "numpy", "__array__", "__dlpack__", "cpu")
 FROM_PYTHON = ("tensor", "as_tensor", "asarray", "new_tensor")
 # Since 2.15 a number that is assigned is made on the device, and a single index stays
 # on a GPU: asTensor and canKeepScalarIndexOnDevice in ATen/TensorIndexing.h
 STAYS = torch.__version__ >= (2, 15)
-OPTIM = os.path.join(TORCH, "optim", "")
+# What an object of a batch may name that is no part of it
+BEYOND = type, types.ModuleType, types.FunctionType, types.MethodType
+BEYOND += torch.nn.Module, torch.utils.data.Dataset
 
 
 def tensors_in(tree):
     return [x for x in tree_leaves(tree) if isinstance(x, torch.Tensor)]
+
+
+def tensors_of(batch):
+    """Those that the objects of a batch hold, too: the nearest thousands."""
+    found, seen, waiting = [], set(), collections.deque([batch])
+    while waiting and len(seen) < 10_000:
+        each = waiting.popleft()
+        if id(each) in seen or isinstance(each, BEYOND):
+            continue
+        seen.add(id(each))
+        if isinstance(each, torch.Tensor):
+            found.append(each)
+        else:
+            waiting += filter(gc.is_tracked, gc.get_referents(each))
+    return found
 
 
 class _Call(NamedTuple):
@@ -73,40 +94,44 @@ class Operators(TorchDispatchMode):
         self.watch.work.add("backward" if backward else "forward")
         name = func.overloadpacket.__name__
         call = _Call(func, name, args, kwargs, tensors_in(args))
-        kind = self.kind(call)
-        if kind:
-            operation = NAMES.get(name, name.strip("_2"))
-            if self.watch.bracket and name in NAMES:
-                operation = "index"
+        operation, kinds = NAMES.get(name, name.strip("_2")), self.kinds(call)
+        if self.watch.bracket is not None and name in NAMES:
+            operation = "index"
+        elif operation == "item" and self.watch.call:
+            operation = PYTHON.get(self.watch.call.name, "item")
+        for kind in kinds:
             self.watch.note(operation, kind)
         out = call()
-        self.follow(call, out, kind)
+        self.follow(call, out, kinds)
         return out
 
-    def follow(self, call, out, kind):
+    def follow(self, call, out, kinds):
         """Mark what is on the host now: made there, or of tensors of the host alone."""
         watch, name = self.watch, call.name
         tensors = tensors_in((call.args, call.kwargs))
-        made = name == "lift_fresh" or (name == "scalar_tensor" and watch.bracket)
-        made = made and not (watch.bracket and STAYS)
+        bracket = watch.bracket is not None
+        made = name == "lift_fresh" or (name == "scalar_tensor" and bracket)
+        made = made and not (bracket and STAYS)
         here = tensors and not any(map(watch.on_device, tensors))
-        if (made and not kind) or here:
-            watch.mark(out, number=made and watch.bracket)
+        if (made and not kinds) or here:
+            watch.mark(out, number=made and bracket)
         elif not tensors or any(map(_made_there, tensors)):
             given = set(map(id, tensors))
             for x in tensors_in(out):
-                if id(x) not in given:  # copy_ reaches the host's, too
-                    x._made_there = True
+                # copy_ reaches the host's, too; C++ makes some without device=
+                if id(x) not in given and not hasattr(x, "_lies"):
+                    x._lies = "there"
         if name == "_pack_padded_sequence":  # the batches' sizes
             watch.mark(out[1])
 
-    def kind(self, call):
-        """Why the host waits for this call, a key of CAUSES, or None."""
+    def kinds(self, call):
+        """Why the host waits for this call: keys of CAUSES, one for each wait."""
         rule = self.RULES.get(call.name) or self.RULES.get(call.name.rstrip("_"))
-        return rule(self, call) if rule and call.tensors else None
+        kinds = rule(self, call) if rule and call.tensors else None
+        return [kinds] if isinstance(kinds, str) else kinds or []
 
     def value(self, call):
-        stays = any(call.args[0] is x for x in self.watch.stays)
+        stays = any(call.args[0] is x for x in self.watch.bracket or [])
         if stays and call.name == "_local_scalar_dense":
             return None
         read = tensors_in(call.args[VALUES[call.name.rstrip("_")] :])
@@ -129,19 +154,23 @@ class Operators(TorchDispatchMode):
         return None if known or not self.watch.on_device(call.tensors[0]) else "size"
 
     def indexed(self, call):
-        there = self.watch.on_device
+        """A wait for each mask, each index on the host, and a number that is put."""
+        there, indices = self.watch.on_device, tensors_in(call.args[1])
         if not there(call.tensors[0]):
-            return None
-        indices = [x for x in call.args[1] if isinstance(x, torch.Tensor)]
-        masks = [x for x in indices if x.dtype in (torch.bool, torch.uint8)]
-        puts = "put" in call.name
-        number = puts and call.args[2].numel() == 1 and not there(call.args[2])
-        if any(map(there, masks)):
-            # x[mask] = 0 is masked_fill (canDispatchToMaskedFill)
-            fills = number and len(indices) == 1 and not any(call.args[3:])
-            return None if fills else "size"
-        here = [x for x in indices if not there(x) and x.numel()]
-        return "to the device" if number or here else None
+            return []
+        counted = [x for x in indices if x.dtype in MASKS and there(x)]
+        sums, value = any(call.args[3:]), call.args[2:3]
+        number = value and value[0].numel() == 1 and not there(value[0])
+        if counted and number and len(indices) == 1 and not sums:
+            return []  # x[mask] = 0 is masked_fill (canDispatchToMaskedFill)
+        # A mask's indices are pinned, but where they sum (expandTensors in
+        # ATen/native/IndexingUtils.h, makeLinearIndex in cuda/Indexing.cu)
+        copies = bool(number) + sum(
+            x.dim() * sums if x.dtype in MASKS else 1
+            for x in indices
+            if not there(x) and x.numel()
+        )
+        return ["size"] * len(counted) + ["to the device"] * copies
 
     def moved(self, call):
         (x,), target = call.tensors, call.kwargs.get("device")
@@ -169,7 +198,7 @@ class Operators(TorchDispatchMode):
         (x,) = call.tensors
         if not (self.watch.on_device(x) and x.numel()):
             return None
-        copied = x.dim() if self.watch.bracket else self.watch.device
+        copied = self.watch.device if self.watch.bracket is None else x.dim()
         return "to the device" if copied else None
 
     RULES = {
@@ -208,11 +237,13 @@ class Functions(TorchFunctionMode):
         """x[i], x[i] = y"""
         if not self.watch.on_device(call.args[0]):
             return call()
-        self.watch.bracket, self.watch.stays = 1, _staying(self.watch, *call.args)
+        self.watch.bracket = _staying(self.watch, *call.args)
         try:
-            return call()
+            out = call()
         finally:
-            self.watch.bracket, self.watch.stays = 0, []
+            self.watch.bracket = None
+        keep_line(call.args[0] if out is None else out)
+        return out
 
     def printed(self, call, there):
         if there:  # it switches modes off
@@ -231,17 +262,17 @@ class Functions(TorchFunctionMode):
         own = call.name == "new_tensor"
         data = call.args[own:][:1]
         device = call.kwargs.get("device") or (own and there[:1])
-        if device == "cpu" and sys._getframe(2).f_code.co_filename.startswith(OPTIM):
+        asks = sys._getframe(2).f_code.co_filename
+        if device == "cpu" and asks.startswith(f"{TORCH}optim"):
             device = None  # an optimizer's counter
         single = any(map(torch.is_tensor, data))
         if not single:
             for _ in there[own:]:
                 self.watch.note(call.name, "value")
-        if device and not (self.watch.device or (single and there)):
-            return self.sent(call, call.name)
-        if device and not (self.watch.device or own):
-            return self.already(call, data[0])
-        return call()
+        known = there[0] if single and there else None
+        if not device or self.watch.device or (own and known is not None):
+            return call()
+        return self.sent(call, call.name, known)
 
     def moved(self, call, there):
         """.to and .type_as"""
@@ -251,34 +282,26 @@ class Functions(TorchFunctionMode):
         if here and (there or named):
             return self.sent(call, "to")
         if named and there:
-            return self.already(call, there[0])
+            return self.sent(call, "to", there[0])
         return self.other(call, there)
 
-    def already(self, call, x):
-        """To the device, what passes for a tensor there; from now on it is known."""
+    def sent(self, call, name, known=None):
+        """On a CPU: to the device, a copy; known: passes for a tensor there."""
         out = call()
         if out.device.type != "cpu":
             return out
-        if self.blocks(call):
-            self.watch.assume(x)
-        if out is x and x.layout is torch.strided and not x.requires_grad:
-            out = torch.ops.aten.alias(x)
-        if out is not x:
-            out._made_there = True
-        return out
-
-    def sent(self, call, name):
-        """On a CPU: to the device, a copy."""
-        out = call()
-        if self.blocks(call) and out.numel():
+        blocks = not call.kwargs.get("non_blocking") and True not in call.args[2:]
+        if blocks and known is not None:
+            self.watch.assume(known)
+        elif blocks and out.numel():
             self.watch.note(name, "to the device")
-        out = out.clone() if any(out is each for each in call.args) else out
-        vars(out).pop("_on_host", None)
-        out._made_there = True
+        if known is None and any(out is each for each in call.args):
+            out = out.clone()
+        elif out is known and out.layout is torch.strided and not out.requires_grad:
+            out = torch.ops.aten.alias(out)
+        if out is not known:
+            out._lies = "there"
         return out
-
-    def blocks(self, call):
-        return not call.kwargs.get("non_blocking") and True not in call.args[2:]
 
     def unchecked(self, call, there):
         """What CUDA does not check: labels; quantiles, which 2.9 checks on a CPU."""
@@ -319,7 +342,7 @@ class Functions(TorchFunctionMode):
 
 
 def _made_there(x):
-    return hasattr(x, "_made_there") or isinstance(x, torch.nn.Parameter)
+    return getattr(x, "_lies", "") == "there" or isinstance(x, torch.nn.Parameter)
 
 
 def _staying(watch, target, index, value=None):
@@ -330,6 +353,5 @@ def _staying(watch, target, index, value=None):
         fits = one and watch.on_device(value)
     if not (fits and STAYS):
         return []
-    parts = index if isinstance(index, tuple) else (index,)
-    whole = (torch.int64, torch.int32)
-    return [x for x in tensors_in(parts) if x.dim() == 0 and x.dtype in whole]
+    whole = torch.int64, torch.int32
+    return [x for x in tensors_in(index) if x.dim() == 0 and x.dtype in whole]

@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import html
 import re
 import textwrap
 import warnings
@@ -16,15 +15,16 @@ from torch.amp import GradScaler
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import dataloader
 
-from ._cures import CAUSES, cure
+from ._cures import CAUSES, SCALER, cure
 from ._lines import place
-from ._results import Result, table
-from ._wait_rules import Functions, Operators, tensors_in
+from ._results import Result
+from ._wait_rules import Functions, Operators, tensors_in, tensors_of
 from .errors import LabError, batches_for, trained_once, without_arguments
 
-SYNCHRONIZE = [torch.cuda, torch.mps, torch.xpu, torch.accelerator, torch.cpu]
-SYNCHRONIZE += [torch.cuda.Event, torch.cuda.Stream]
-SCALER = ("torch/amp/grad_scaler.py _maybe_opt_step:",)  # that is enabled, reads
+OWNERS = [torch.cuda, torch.mps, torch.xpu, torch.accelerator, torch.cpu]
+OWNERS += [torch.cuda.Event, torch.cuda.Stream]
+# Emptying ends in cudaFree: release_cached_blocks in CUDACachingAllocator.cpp
+ASKED = {"synchronize": "asked for", "empty_cache": "freed"}
 TO_CPU = r"[(\"'=]cpu\b"  # in a line of code
 REPORT = "called a synchronizing CUDA operation"  # of torch.cuda.set_sync_debug_mode
 
@@ -45,17 +45,15 @@ class Wait(Result):
     cure: str
     times: float
 
-    def _why(self) -> str:
-        often = f" ×{self.times:g}" if self.times != 1 else ""
-        why = f"{self.operation}{often}: {CAUSES[self.kind]}"
-        return f"{why}: {self.cure}" if self.cure else why
-
     def __str__(self) -> str:
         lines = [f"{self.where}  {self.code}"[:88].rstrip()]
         if self.inside:
             lines.append(f"    in {self.inside}"[:88].rstrip())
+        often = f" ×{self.times:g}" if self.times != 1 else ""
+        parts = f"{self.operation}{often}", CAUSES[self.kind], self.cure
         indent = {"initial_indent": "    ", "subsequent_indent": "      "}
-        return "\n".join(lines + textwrap.wrap(self._why(), 88, **indent))
+        why = textwrap.wrap(": ".join(filter(None, parts)), 88, **indent)
+        return "\n".join(lines + why)
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,7 +69,7 @@ class Waits(Result):
     scaler: list[Wait]
     assumed: dict[str, float]
 
-    def _head(self) -> str:
+    def __str__(self) -> str:
         count = sum(wait.times for wait in self.waits)
         lines = len({wait.where for wait in self.waits})
         head = "no wait seen in a step"
@@ -80,41 +78,28 @@ class Waits(Result):
             head = f"{waits} in a step, on {lines} line{'s' * (lines > 1)}"
         if self.device == "cpu":
             head += " (on a CPU whose tensors pass for a GPU's)"
-        return head
-
-    def __str__(self) -> str:
-        parts = [self._head(), *map(str, self.waits)]
+        parts = [head, *self.waits]
         if self.scaler:
             parts.append(
                 "a GradScaler is disabled without CUDA; enabled, it waits besides:"
             )
-        parts += map(str, self.scaler)
-        return "\n".join([*parts, *textwrap.wrap(self._doubt(), 88)])
-
-    def _doubt(self) -> str:
-        lines = [
-            where if times == 1 else f"{where} ×{times:g}"
-            for where, times in self.assumed.items()
-        ]
-        taken = f"Taken as on the GPU already: {', '.join(lines)}."
-        if not lines:
-            return ""
-        return f"{taken} If these lie on the host, each copy waits; see left_behind."
-
-    def _repr_html_(self) -> str:
-        rows = [
-            (x.where, f"{x.code}\n{x.inside}".strip(), x._why())
-            for x in self.waits + self.scaler
-        ]
-        columns = ["line", "code", "why it waits, and the cure"]
-        shown, doubt = table(self._head(), columns, rows), html.escape(self._doubt())
-        return f"{shown}<p>{doubt}</p>" if doubt else shown
+        parts += self.scaler
+        if self.assumed:
+            moved = [
+                where if times == 1 else f"{where} ×{times:g}"
+                for where, times in self.assumed.items()
+            ]
+            doubt = f"Taken as on the GPU already: {', '.join(moved)}. If these lie on"
+            parts += textwrap.wrap(
+                f"{doubt} the host, each copy waits; see left_behind.", 88
+            )
+        return "\n".join(map(str, parts))
 
 
 @batches_for("find_waits takes the step once more than steps= says")
 def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
     """The lines of `step()` at which the host waits for the device: values that are
-    read, sizes that depend on values, blocking copies, synchronize.
+    read, sizes that depend on values, blocking copies, synchronize, empty_cache.
 
     step: a training step, without arguments. It is really taken: once to warm up (the
         first makes the optimizer's state), then `steps` times
@@ -156,22 +141,26 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
     return Waits(waits, watch.device or "cpu", scaler, {} if watch.device else assumed)
 
 
+def _wait(operation, kind):
+    """What a Wait holds, but for `times`."""
+    at = place()
+    return *at[:3], operation, kind, cure(operation, kind, at)
+
+
 class _Watch:
-    """counts: what a Wait holds → how often. device: type of the accelerator that
-    tensors were on. On a CPU, _on_host marks the tensors of the host, _made_there those
-    that the step moved to the device, or made of such. assumed: lines that move others,
-    how often. bracket: while a tensor on the device is indexed; stays: indices that it
-    does not read then. noted: where CUDA reports itself, what rules expect; call: of
-    Python, that is being made. work: whether operators ran, and whether in a "backward"
-    pass.
+    """counts: what `_wait` gives → how often. device: type of the accelerator that
+    tensors were on. On a CPU, _lies is "here" for tensors of the host, "there" for what
+    the step moved to the device, or made of such. assumed: lines that move others, how
+    often. bracket: while a tensor on the device is indexed, indices that are not read.
+    noted: where CUDA reports itself, what rules expect; call: of Python, that is being
+    made. work: whether operators ran, and whether in a "backward" pass.
     """
 
     def __init__(self):
         self.counts, self.scaler = collections.Counter(), collections.Counter()
         self.assumed = collections.Counter()
-        self.device = self.noted = self.call = None
-        self.quiet = self.bracket = 0
-        self.stays, self.work = [], set()
+        self.device = self.noted = self.call = self.bracket = None
+        self.quiet, self.work = 0, set()
 
     @contextlib.contextmanager
     def watching(self):
@@ -180,13 +169,18 @@ class _Watch:
         def marked(loader):
             with self.silent() if self.noted is None else contextlib.nullcontext():
                 batch = following(loader)
-            self.mark(batch)
+            self.mark(tensors_of(batch))
             return batch
 
         with contextlib.ExitStack() as stack:
             stack.callback(register_optimizer_step_pre_hook(self.mark_counters).remove)
             patches = [(dataloader._BaseDataLoaderIter, "__next__", marked)]
-            patches += [(x, "synchronize", self.asking(x)) for x in SYNCHRONIZE]
+            patches += [
+                (owner, name, self.asking(owner, name))
+                for owner in OWNERS
+                for name in ASKED
+                if hasattr(owner, name)
+            ]
             if not torch.cuda.is_available():
                 patches += [(GradScaler, "step", self.scaling())]
             for patch in patches:
@@ -197,14 +191,14 @@ class _Watch:
             stack.enter_context(Operators(self))
             yield
 
-    def asking(self, owner):
-        synchronize = owner.synchronize
+    def asking(self, owner, name):
+        function = getattr(owner, name)
 
         def asked(*args, **kwargs):
-            self.count("synchronize", "asked for")
+            self.count(_wait(name, ASKED[name]))
             if getattr(owner, "is_available", lambda: True)():
                 with self.silent():
-                    return synchronize(*args, **kwargs)
+                    return function(*args, **kwargs)
 
         return asked
 
@@ -214,7 +208,7 @@ class _Watch:
         def scaled(scaler, optimizer, *args, **kwargs):
             reads = not getattr(optimizer, "_step_supports_amp_scaling", False)
             if reads and scaler._device == "cuda":
-                self.count("item", "value", place()._replace(calls=SCALER), self.scaler)
+                self.scaler[(*place()[:3], "item", "value", SCALER)] += 1
             return step(scaler, optimizer, *args, **kwargs)
 
         return scaled
@@ -231,15 +225,14 @@ class _Watch:
         """A rule says that this waits."""
         lazy = (self.device, kind) == ("xla", "to the device")
         if self.noted is not None:
-            self.noted.append((place(), operation, kind))
+            self.noted.append(_wait(operation, kind))
             warnings.filterwarnings("always", REPORT)  # should the step ignore them
         elif not (self.quiet or lazy):
-            self.count(operation, kind)
+            self.count(_wait(operation, kind))
 
-    def count(self, operation, kind, at=None, counts=None):
-        *where, calls = at or place()
-        key = *where, operation, kind, cure(operation, kind, calls, where[2], where[1])
-        (self.counts if counts is None else counts)[key] += 1
+    def count(self, wait):
+        if wait[-1] is not None:
+            self.counts[wait] += 1
 
     @contextlib.contextmanager
     def witness(self):
@@ -252,8 +245,8 @@ class _Watch:
             if not str(message).startswith(REPORT):
                 show(message, *args, **kwargs)
             elif not self.quiet:
-                last = self.explain(place(), last)
-                self.count(*last[1:])
+                last = self.explain(last)
+                self.count(last[1])
 
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Synchronization debug mode")
@@ -265,20 +258,21 @@ class _Watch:
             finally:
                 torch.cuda.set_sync_debug_mode(mode)
 
-    def explain(self, here, last):
-        """(call of Python, operation, kind, place) of what CUDA reports."""
-        for entry in reversed(self.noted):
-            at, operation, kind = entry
-            if at.where == here.where:
-                self.noted.remove(entry)
-                return self.call, operation, kind, at
-        if last and self.call is last[0] and here.where == last[-1].where:
+    def explain(self, last):
+        """(call of Python, wait) of what CUDA reports."""
+        name = self.call.name if self.call else "a call"
+        wait = _wait(name, "else")
+        for noted in reversed(self.noted):
+            if noted[0] == wait[0]:
+                self.noted.remove(noted)
+                return self.call, noted
+        if last and self.call is last[0] and wait[0] == last[1][0]:
             return last  # it waits several times
-        return self.call, self.call.name if self.call else "a call", "else", here
+        return self.call, wait
 
     def assume(self, x):
         """The reader's line moves x, which passes for the device's, to the device."""
-        if self.device or self.quiet or hasattr(x, "_made_there") or not x.numel():
+        if self.device or self.quiet or hasattr(x, "_lies") or not x.numel():
             return
         at = place()
         if not (at.calls or re.search(TO_CPU, at.code)):
@@ -288,7 +282,7 @@ class _Watch:
         """These tensors are on the host, if on a CPU; so is the number in x[i] = 0."""
         for x in tensors_in(tree):
             if x.device.type == "cpu" or number:
-                x._on_host = True
+                x._lies = "here"
             else:
                 self.on_device(x)
 
@@ -307,4 +301,4 @@ class _Watch:
             self.device = kind
         elif kind == "meta" or self.device:
             return False
-        return not hasattr(x, "_on_host")
+        return getattr(x, "_lies", "") != "here"
