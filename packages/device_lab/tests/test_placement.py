@@ -188,6 +188,53 @@ def test_what_a_module_moves_itself_is_not_left_behind():
     assert moved.stride.is_meta and moved.forgotten.is_meta
 
 
+class Policy(nn.Module):
+    """Moves its plain tensors in a `.to` of its own, as policies do."""
+
+    def __init__(self):
+        super().__init__()
+        self.head, self.old = nn.Linear(2, 2), Old()
+        self.scale, self.forgotten = torch.ones(2), torch.ones(5)
+        self.tables = {"a": torch.ones(3)}
+
+    def to(self, device):
+        self.scale, self.place = self.scale.to(device), torch.empty(0, device=device)
+        for name in self.tables:
+            self.tables[name] = self.tables[name].to(device, non_blocking=True)
+        self.old.to(device)
+        return super().to(device)
+
+
+class Old(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean = torch.ones(7)
+
+    def to(self, *args, **kwargs):
+        self.mean = self.mean.to(*args, **kwargs)
+        return super().to(*args, **kwargs)
+
+
+class Refuses(Policy):
+    def to(self, device):
+        raise ValueError("not supported for 4 bits")
+
+
+def test_what_a_to_of_the_models_own_moves_is_not_left_behind():
+    model = Policy()
+    before = {**vars(model)}, {**model.tables}
+    assert paths(model) == paths(model, "cuda") == ["forgotten"]
+    assert ({**vars(model)}, {**model.tables}) == before
+    assert torch.ones(1).to("meta").is_meta  # PyTorch's, as before
+    whole = ["forgotten", "old.mean", "scale", "tables.a"]
+    assert sorted(paths(Refuses())) == whole
+    # a parent's .to asks _apply alone
+    assert sorted(paths(nn.ModuleList([model]))) == [f"0.{name}" for name in whole]
+    assert paths(model.to("meta")) == ["forgotten"]
+    model.scale = torch.ones(2)  # somebody made it anew, on the CPU
+    assert paths(model) == ["scale", "forgotten"]
+
+
 def paths(model, device=None):
     return [left.path for left in left_behind(model, device).found]
 
@@ -288,6 +335,44 @@ def test_what_is_computed_is_named_in_softer_words():
         "stale": computed,
         "cos": computed,
         "shift": placement.ATTRIBUTE,
+    }
+
+
+class Aligner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lengths, self.mask, self.gap, self.gain = (torch.ones(2) for _ in range(4))
+
+    @torch.no_grad()
+    def compute_mask(self, lengths):
+        self.lengths, self.mask = lengths, lengths > 1
+        self.count = torch.zeros(1)
+        self.count += 1
+
+
+class Attends(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.self_align = Aligner()
+        self.gain = torch.ones(2)
+
+    def forward(self, x):
+        self.self_align.compute_mask(x)
+        self.self_align.gap = x + 1
+        return x * self.gain
+
+
+def test_so_is_what_another_module_makes_anew():
+    model = Attends()
+    model(torch.ones(2))
+    named = {left.path: left.why for left in left_behind(model).found}
+    assert named == {
+        "gain": placement.ATTRIBUTE,
+        **dict.fromkeys(
+            (f"self_align.{x}" for x in ("lengths", "mask", "gap", "count")),
+            placement.COMPUTED,
+        ),
+        "self_align.gain": placement.ATTRIBUTE,
     }
 
 

@@ -3,9 +3,12 @@
 import collections
 import dataclasses
 import dis
+import inspect
+import itertools
 import re
 import types
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 from unittest import mock
 
@@ -135,12 +138,13 @@ def left_behind(
 
     Named are tensors in attributes (also in lists, dicts, dataclasses, distributions,
     objects of the model's own package) that are no parameters or buffers, and that no
-    module's `_apply` moves; parameters and buffers on another device; and of an
-    optimizer what is no parameter of the model (a layer was replaced since, or .to on
-    XLA made new ones), and state on another device than its parameter. Not seen: what
-    objects of other packages and closures hold, and what an overridden `.to` moves.
-    If all of the model is on one other device, it has not moved yet: named is then what
-    would stay. LabError if `model` is no nn.Module.
+    module's `_apply` moves, nor the model's own `.to`; parameters and buffers on
+    another device; and of an optimizer what is no parameter of the model (a layer was
+    replaced since, or .to on XLA made new ones), and state on another device than its
+    parameter. If all of the model is on one other device, it has not moved yet: named
+    is then what would stay. Not seen: what objects of other packages and closures hold,
+    and that `.cuda()`, or the `.to` of a model around it, passes over a model's own
+    `.to`. LabError if `model` is no nn.Module.
     """
     if not isinstance(model, nn.Module):
         raise LabError(f"left_behind asks an nn.Module, this is {type(model).__name__}")
@@ -148,12 +152,13 @@ def left_behind(
         raise LabError("name the optimizer: left_behind(model, optimizer=optimizer)")
     named = [*model.named_parameters(), *model.named_buffers()]
     tensors = {path: x for path, x in named if not nn.parameter.is_lazy(x)}
-    device = torch.device(device) if device else _most(tensors.values())
+    here = _most(tensors.values())
+    device = torch.device(device) if device else here
     moved = len({x.device for x in tensors.values()}) != 1 or any(
         _same(x.device, device) for x in tensors.values()
     )
     found, staying = [], []
-    for left in _Walk().plain(model):
+    for left in _Walk(_moving(model, here)).plain(model):
         there = device.type != "cpu" and _same(left.device, device)
         staying.append(left.path) if there else found.append(left)
     found += [
@@ -190,15 +195,20 @@ def _same(here: torch.device, there: torch.device) -> bool:
     return here.type == there.type and there.index in (None, here.index)
 
 
-def _moving(model: nn.Module) -> set[int]:
-    """Ids of what `.to` moves: what `_apply` hands to its function. A module that has
-    an `_apply` of its own is asked, while PyTorch's changes nothing.
+def _moving(model: nn.Module, here: torch.device | None = None) -> set[int]:
+    """Ids of what moves with a model: what `_apply` hands to its function. A module
+    that has an `_apply` of its own is asked, while PyTorch's changes nothing. here:
+    asked is also a `.to` of the model's own, of what is on this device, where it moves
+    nothing.
     """
     moving = set()
 
     def record(x: Any) -> Any:
         moving.add(id(x))
         return x
+
+    def stay(x: Any, *to: Any, **options: Any) -> Any:
+        return record(x) if x.device == here else x
 
     def apply(module: Any, fn: Any, recurse: bool = True) -> Any:
         for child in module.children() if recurse else ():
@@ -210,10 +220,15 @@ def _moving(model: nn.Module) -> set[int]:
                 fn(x)
         return module
 
+    moves = dict.fromkeys(["to", "cuda", "cpu"], stay)
     before = [(vars(module), {**vars(module)}) for module in model.modules()]
     try:
         with mock.patch.object(nn.Module, "_apply", apply):
             apply(nn.ModuleList([model]), record)
+            if here and type(model).to is not nn.Module.to:
+                # one that refuses moves nothing
+                with mock.patch.multiple(torch.Tensor, **moves), suppress(Exception):
+                    model.to(here)
     finally:
         for now, attributes in before:
             now.clear()
@@ -221,15 +236,34 @@ def _moving(model: nn.Module) -> set[int]:
     return moving
 
 
-def _stored(kind: type, method: str, visited: set[str]) -> set[str]:
-    """Attributes that a method assigns, or a method that it calls."""
-    code = getattr(getattr(kind, method, None), "__code__", None)
-    if code is None or method in visited:
-        return set()
-    visited.add(method)
-    steps = dis.get_instructions(code)
-    names = {step.argval for step in steps if step.opname == "STORE_ATTR"}
-    return names.union(*(_stored(kind, name, visited) for name in code.co_names))
+def _stored(kinds: set[type]) -> set[tuple[type | None, str]]:
+    """(class, attribute) of what a forward assigns, or a method that it calls, by name,
+    of any of these classes. No class: of what is assigned to others than `self`.
+    """
+    found: set[tuple[type | None, str]] = set()
+    visited, waiting = {*dir(nn.Module)} - {"forward"}, ["forward"]
+    while waiting:
+        name = waiting.pop()
+        if name in visited:
+            continue
+        visited.add(name)
+        for kind in kinds:
+            method = inspect.unwrap(getattr(kind, name, None))
+            code = getattr(method, "__code__", None)
+            if code is None:
+                continue
+            waiting += code.co_names
+            steps = [*dis.get_instructions(code)]
+            for before, step in itertools.pairwise(steps):
+                if step.opname == "STORE_ATTR":
+                    found.add((None if _other(before) else kind, step.argval))
+    return found
+
+
+def _other(step: dis.Instruction) -> bool:
+    """Whether it loads what is not `self`; Python 3.13 loads two names at once."""
+    name = step.argval[-1] if isinstance(step.argval, tuple) else step.argval
+    return step.opname.startswith("LOAD") and name != "self"
 
 
 def _package(value: object) -> str:
@@ -241,8 +275,8 @@ class _Walk:
     what a module would move, if another one listed it.
     """
 
-    def __init__(self) -> None:
-        self.seen: set[int] = set()
+    def __init__(self, moving: set[int]) -> None:
+        self.seen = moving
         self.would: set[int] = set()
 
     def plain(self, model: nn.Module, at: str = "") -> Iterator[Left]:
@@ -250,20 +284,20 @@ class _Walk:
         those that a hook computes before each forward (torch.nn.utils: weight_norm,
         pruning). at: the path of a module that none lists.
         """
-        (self.would if at else self.seen).update(_moving(model))
+        if at:
+            self.would |= _moving(model)
         named = [x for x in model.named_modules() if id(x[1]) not in self.seen]
         self.seen.update(id(module) for _, module in named)
-        stored: dict[type, set[str]] = {}
+        stored = _stored({type(module) for module in model.modules()})
         for prefix, module in named:
             kind, hooks = type(module), module._forward_pre_hooks.values()
-            if kind not in stored:
-                stored[kind] = _stored(kind, "forward", {*dir(nn.Module)} - {"forward"})
             keys = ("name", "_tensor_name")
             made = {getattr(hook, key, None) for hook in hooks for key in keys}
             for name, value in [*vars(module).items()]:
                 if name not in made:
                     path = ".".join(filter(None, (at, prefix, name)))
-                    why = COMPUTED if name in stored[kind] else ATTRIBUTE
+                    computed = stored & {(kind, name), (None, name)}
+                    why = COMPUTED if computed else ATTRIBUTE
                     yield from self.within(value, path, why, _package(module), path)
 
     def within(
