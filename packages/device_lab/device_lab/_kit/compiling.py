@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -29,8 +30,8 @@ class Pays(Result):
     answer: "yes", "no" or "undecided". gain: how many times as fast, from eager to
     compiled. first: seconds of the first compiled call. calls: after how many it has
     paid that back; infinite: never; None: undecided. graphs: how many it made; breaks:
-    each graph break as "file:line: reason"; recompiled: graphs made by further calls
-    with the same inputs: None where PyTorch does not tell. agree: whether the outputs
+    each graph break as "file:line: reason", several of one line too; recompiled: graphs
+    made by further calls with the same inputs: None where PyTorch does not tell. agree: whether the outputs
     do, None where eager gives others each time; difference: between them, as a share of
     the largest value.
     """
@@ -52,7 +53,9 @@ class Pays(Result):
         lines = [self.verdict, text]
         if self.graphs is not None:
             lines += [f"graphs: {self.graphs}, graph breaks: {len(self.breaks)}"]
-            lines += [f"  {each[:86]}" for each in self.breaks[:3]]
+            for each, count in Counter(self.breaks).most_common(3):
+                times = f"×{count} " if count > 1 else ""
+                lines += [f"  {times}{each}"[:88]]
         if self.graphs == 0:
             lines += ["no graph was made: it was compiled before, or is not compiled"]
         if self.recompiled:
@@ -190,8 +193,7 @@ def _since(start):
     graphs, breaks = _compiled_so_far()
     if graphs is None:
         return None, None
-    new = [_where(each) for each in breaks[len(start[1]) :]]
-    return graphs - start[0], list(dict.fromkeys(new))
+    return graphs - start[0], [_where(each) for each in breaks[len(start[1]) :]]
 
 
 def _where(stop):
