@@ -70,6 +70,12 @@ def ask(model: Net, optimizer: torch.optim.Optimizer, device: torch.device) -> N
         print(result, saved)
 
 
+def slowest(pace: device_lab.Pace, before: list[device_lab.Wait]) -> device_lab.Part:
+    waits: device_lab.Waits = find_waits(step)
+    print([wait for wait in waits.waits if wait not in before])
+    return max(pace.parts.values(), key=lambda part: part.median)
+
+
 def version() -> str:
     try:
         step()

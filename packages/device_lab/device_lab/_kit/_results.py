@@ -11,8 +11,14 @@ from typing import Any
 
 class Result:
     """Base of the frozen dataclasses that are returned. Their text (`__str__`) is what
-    a terminal and a notebook show, too.
+    a terminal and a notebook show, too. Those of the kit are imported from its top, and
+    named so.
     """
+
+    def __init_subclass__(cls) -> None:
+        package = __name__.partition(".")[0]
+        if cls.__module__.partition(".")[0] == package:
+            cls.__module__ = package
 
     def __repr__(self) -> str:
         return str(self)

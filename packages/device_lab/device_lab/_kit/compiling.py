@@ -31,9 +31,9 @@ class Pays(Result):
     compiled. first: seconds of the first compiled call. calls: after how many it has
     paid that back; infinite: never; None: undecided. graphs: how many it made; breaks:
     each graph break as "file:line: reason", several of one line too; recompiled: graphs
-    made by further calls with the same inputs: None where PyTorch does not tell. agree: whether the outputs
-    do, None where eager gives others each time; difference: between them, as a share of
-    the largest value.
+    made by further calls with the same inputs: None where PyTorch does not tell. agree:
+    whether the outputs do, None where eager gives others each time; difference: between
+    them, as a share of the largest value.
     """
 
     answer: str
