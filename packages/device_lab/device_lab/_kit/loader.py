@@ -228,20 +228,15 @@ def _device(batch, device):
 
 
 def _first(step, batch):
-    """The first call. Says so if the step takes no batch, and did not begin."""
+    """The first call. Says so if the step takes no batch."""
     try:
-        step(batch)
-    except TypeError as error:
-        began = error.__traceback__.tb_next is not None
-        try:
-            inspect.signature(step).bind(batch)
-        except (TypeError, ValueError) as reason:
-            if isinstance(reason, TypeError) and not began:
-                raise LabError(
-                    "give the function that takes a batch:"
-                    " who_waits(loader, train_step)"
-                ) from None
-        raise
+        inspect.signature(step, follow_wrapped=False).bind(batch)
+    except ValueError:  # no signature is known
+        pass
+    except TypeError:
+        why = "give the function that takes a batch: who_waits(loader, train_step)"
+        raise LabError(why) from None
+    step(batch)
 
 
 def _step_parts(batch, step, timer):
