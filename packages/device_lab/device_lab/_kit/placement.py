@@ -236,34 +236,21 @@ def _moving(model: nn.Module, here: torch.device | None = None) -> set[int]:
     return moving
 
 
-def _stored(kinds: set[type]) -> set[tuple[type | None, str]]:
-    """(class, attribute) of what a forward assigns, or a method that it calls, by name,
-    of any of these classes. No class: of what is assigned to others than `self`.
+def _assigned(kinds: set[type]) -> set[str]:
+    """Attributes that a forward assigns, or a method that it calls, by name, of any of
+    these classes.
     """
-    found: set[tuple[type | None, str]] = set()
-    visited, waiting = {*dir(nn.Module)} - {"forward"}, ["forward"]
+    found, visited, waiting = set(), {*dir(nn.Module)}, {"forward"}
     while waiting:
-        name = waiting.pop()
-        if name in visited:
-            continue
-        visited.add(name)
-        for kind in kinds:
-            method = inspect.unwrap(getattr(kind, name, None))
-            code = getattr(method, "__code__", None)
-            if code is None:
-                continue
-            waiting += code.co_names
-            steps = [*dis.get_instructions(code)]
-            for before, step in itertools.pairwise(steps):
-                if step.opname == "STORE_ATTR":
-                    found.add((None if _other(before) else kind, step.argval))
+        visited |= waiting
+        named = (getattr(kind, name, None) for kind in kinds for name in waiting)
+        methods = filter(inspect.isfunction, map(inspect.unwrap, named))
+        codes = {method.__code__ for method in methods}
+        waiting = {name for code in codes for name in code.co_names} - visited
+        for step in itertools.chain(*map(dis.get_instructions, codes)):
+            if step.opname == "STORE_ATTR":
+                found.add(step.argval)
     return found
-
-
-def _other(step: dis.Instruction) -> bool:
-    """Whether it loads what is not `self`; Python 3.13 loads two names at once."""
-    name = step.argval[-1] if isinstance(step.argval, tuple) else step.argval
-    return step.opname.startswith("LOAD") and name != "self"
 
 
 def _package(value: object) -> str:
@@ -288,16 +275,15 @@ class _Walk:
             self.would |= _moving(model)
         named = [x for x in model.named_modules() if id(x[1]) not in self.seen]
         self.seen.update(id(module) for _, module in named)
-        stored = _stored({type(module) for module in model.modules()})
+        assigned = _assigned({type(module) for module in model.modules()})
         for prefix, module in named:
-            kind, hooks = type(module), module._forward_pre_hooks.values()
+            hooks = module._forward_pre_hooks.values()
             keys = ("name", "_tensor_name")
             made = {getattr(hook, key, None) for hook in hooks for key in keys}
             for name, value in [*vars(module).items()]:
                 if name not in made:
                     path = ".".join(filter(None, (at, prefix, name)))
-                    computed = stored & {(kind, name), (None, name)}
-                    why = COMPUTED if computed else ATTRIBUTE
+                    why = COMPUTED if name in assigned else ATTRIBUTE
                     yield from self.within(value, path, why, _package(module), path)
 
     def within(
