@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from ._ledger import size_text
-from ._results import Result, table
+from ._results import Result
 from .errors import LabError
 
 ATTRIBUTE = "plain attribute: register_buffer"
@@ -82,11 +82,6 @@ class LeftBehind(Result):
         if any(lefts[1:] for lefts in groups.values()) or len(groups) > GROUPS:
             lines += ["Each tensor stands in .found."]
         return "\n".join([self._head(), *lines, *self._notes()])
-
-    def _repr_html_(self) -> str:
-        names = ["path", "device", "shape", "bytes", "why"]
-        rows = [[getattr(left, name) for name in names] for left in self.found]
-        return table("\n".join([self._head(), *self._notes()]), names, rows)
 
     def _head(self) -> str:
         many = "s" * (len(self.found) > 1)
