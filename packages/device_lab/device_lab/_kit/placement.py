@@ -59,14 +59,12 @@ class Left(Result):
 class LeftBehind(Result):
     """device: where the model is, or should be. found: what is elsewhere, or does not
     move with it. staying: paths of plain tensors that are there, and would stay if the
-    model moved on. unsaved: non-persistent buffers, which move, but are in no
-    state_dict. moved: False if all of the model is on another device.
+    model moved on. moved: False if all of the model is on another device.
     """
 
     device: torch.device
     found: list[Left]
     staying: list[str]
-    unsaved: list[str]
     moved: bool
 
     def __str__(self) -> str:
@@ -81,7 +79,12 @@ class LeftBehind(Result):
             lines[GROUPS:] = [f"… and {more} line{'s' * (more > 1)} more"]
         if any(lefts[1:] for lefts in groups.values()) or len(groups) > GROUPS:
             lines += ["Each tensor stands in .found."]
-        return "\n".join([self._head(), *lines, *self._notes()])
+        if any(left.why in (UNLISTED, PARAMETER) for left in self.found):
+            lines += [UNTRAINED]
+        if self.staying:
+            there = ", ".join(self.staying)
+            lines += [f"There, but would stay if the model moved on: {there}"]
+        return "\n".join([self._head(), *lines])
 
     def _head(self) -> str:
         many = "s" * (len(self.found) > 1)
@@ -93,18 +96,6 @@ class LeftBehind(Result):
         if {self.device.type, *(left.device.type for left in self.found)} == {"cpu"}:
             return f"Would stay behind when the model moves: {found}."
         return f"Left behind by {to}: {found}."
-
-    def _notes(self) -> list[str]:
-        notes = {
-            "There, but would stay if the model moved on": self.staying,
-            "In no state_dict (persistent=False)": self.unsaved,
-        }
-        lines = [
-            f"{note}: {', '.join(names)}" for note, names in notes.items() if names
-        ]
-        if any(left.why in (UNLISTED, PARAMETER) for left in self.found):
-            lines.insert(0, UNTRAINED)
-        return lines
 
 
 def _sum(found: list[Left]) -> int:
@@ -163,9 +154,7 @@ def left_behind(
     ]
     if optimizer is not None:
         found += _of_optimizer(optimizer, {id(x) for x in model.parameters()})
-    saved = model.state_dict().keys()
-    unsaved = [name for name, _ in model.named_buffers() if name not in saved]
-    return LeftBehind(device, found, staying, unsaved, moved)
+    return LeftBehind(device, found, staying, moved)
 
 
 def _left(path: str, x: torch.Tensor, why: str, group: str = "") -> Left:
