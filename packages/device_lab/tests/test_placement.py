@@ -200,6 +200,7 @@ class Policy(nn.Module):
         self.scale, self.place = self.scale.to(device), torch.empty(0, device=device)
         for name in self.tables:
             self.tables[name] = self.tables[name].to(device, non_blocking=True)
+        self.head.bias = nn.Parameter(self.head.bias.to(device))
         self.old.to(device)
         return super().to(device)
 
@@ -221,9 +222,10 @@ class Refuses(Policy):
 
 def test_what_a_to_of_the_models_own_moves_is_not_left_behind():
     model = Policy()
-    before = {**vars(model)}, {**model.tables}
+    before = {**vars(model)}, {**model.tables}, model.head.bias
     assert paths(model) == paths(model, "cuda") == ["forgotten"]
-    assert ({**vars(model)}, {**model.tables}) == before
+    assert ({**vars(model)}, {**model.tables}) == before[:2]
+    assert model.head.bias is before[2]
     assert torch.ones(1).to("meta").is_meta  # PyTorch's, as before
     whole = ["forgotten", "old.mean", "scale", "tables.a"]
     assert sorted(paths(Refuses())) == whole

@@ -181,9 +181,8 @@ def _same(here: torch.device, there: torch.device) -> bool:
 
 def _moving(model: nn.Module, here: torch.device | None = None) -> set[int]:
     """Ids of what moves with a model: what `_apply` hands to its function. A module
-    that has an `_apply` of its own is asked, while PyTorch's changes nothing. here:
-    asked is also a `.to` of the model's own, of what is on this device, where it moves
-    nothing.
+    that has an `_apply` of its own is asked, while PyTorch's changes nothing. here: a
+    `.to` of the model's own is asked, too, for what is on this device already.
     """
     moving = set()
 
@@ -205,7 +204,12 @@ def _moving(model: nn.Module, here: torch.device | None = None) -> set[int]:
         return module
 
     moves = dict.fromkeys(["to", "cuda", "cpu"], stay)
-    before = [(vars(module), {**vars(module)}) for module in model.modules()]
+    dicts = [
+        held
+        for x in model.modules()
+        for held in (vars(x), x._parameters, x._buffers, x._modules)
+    ]
+    before = [(held, {**held}) for held in dicts]
     try:
         with mock.patch.object(nn.Module, "_apply", apply):
             apply(nn.ModuleList([model]), record)
