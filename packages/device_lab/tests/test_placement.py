@@ -146,7 +146,7 @@ def test_modules_that_no_module_lists():
     assert {path.rpartition(".")[2] for path in named} >= {"weight", "anchors", "cos"}
     assert len(named) == 1 + 2 + 5 + 2 + 4 + 4
     whys = {path: named[f"heads.{path}"] for path in ("0.anchors", "1.grid.1")}
-    assert {*whys.values()} == {placement.UNLISTED}  # a list of modules moves them
+    assert {*whys.values()} == {placement.ATTRIBUTE}
     assert named["heads.1.forgotten"] == placement.ATTRIBUTE
     assert named["heads.2.0.cos"] == placement.COMPUTED
 
@@ -398,7 +398,7 @@ def test_other_things_that_hold_tensors():
     own.schedule, own.extras, own.caches = Schedule(model), [], {}
     own.offset = types.SimpleNamespace(a=torch.ones(1))
     own.recent = collections.deque([Table(torch.ones(1)), Pair(torch.ones(1), None)])
-    own.users = collections.UserDict(x=torch.ones(1))
+    own.users = collections.UserDict(x=torch.eye(2).to_sparse())
     assert paths(model) == ["prior.loc", "prior.scale"]
     assert paths(own) == [
         "offset.a",

@@ -148,7 +148,7 @@ def left_behind(
         there = device.type != "cpu" and _same(left.device, device)
         staying.append(left.path) if there else found.append(left)
     found += [
-        _left(path, x, ELSEWHERE, path.partition(".")[0])
+        _left(x, path, ELSEWHERE, path.partition(".")[0])
         for path, x in tensors.items()
         if moved and not _same(x.device, device)
     ]
@@ -157,9 +157,12 @@ def left_behind(
     return LeftBehind(device, found, staying, moved)
 
 
-def _left(path: str, x: torch.Tensor, why: str, group: str = "") -> Left:
-    size = x.numel() * x.element_size()
-    return Left(path, x.device, tuple(x.shape), size, why, group or path)
+def _left(x: torch.Tensor, path: str, why: str, group: str) -> Left:
+    return Left(path, x.device, tuple(x.shape), _size(x), why, group)
+
+
+def _size(x: torch.Tensor) -> int:  # nbytes refuses sparse ones
+    return x.numel() * x.element_size()
 
 
 def _starred(path: str) -> str:
@@ -171,7 +174,7 @@ def _most(tensors: Iterable[torch.Tensor]) -> torch.device:
     """The device of most bytes."""
     sizes = collections.Counter({torch.device("cpu"): 0})
     for x in tensors:
-        sizes[x.device] += x.numel() * x.element_size()
+        sizes[x.device] += _size(x)
     return sizes.most_common(1)[0][0]
 
 
@@ -179,10 +182,10 @@ def _same(here: torch.device, there: torch.device) -> bool:
     return here.type == there.type and there.index in (None, here.index)
 
 
-def _moving(model: nn.Module, here: torch.device | None = None) -> set[int]:
+def _moving(model: nn.Module, here: torch.device) -> set[int]:
     """Ids of what moves with a model: what `_apply` hands to its function. A module
-    that has an `_apply` of its own is asked, while PyTorch's changes nothing. here: a
-    `.to` of the model's own is asked, too, for what is on this device already.
+    that has an `_apply` of its own is asked, while PyTorch's changes nothing; a `.to`
+    of the model's own, too, for what is `here` already.
     """
     moving = set()
 
@@ -213,7 +216,7 @@ def _moving(model: nn.Module, here: torch.device | None = None) -> set[int]:
     try:
         with mock.patch.object(nn.Module, "_apply", apply):
             apply(nn.ModuleList([model]), record)
-            if here and type(model).to is not nn.Module.to:
+            if type(model).to is not nn.Module.to:
                 # one that refuses moves nothing
                 with mock.patch.multiple(torch.Tensor, **moves), suppress(Exception):
                     model.to(here)
@@ -246,21 +249,16 @@ def _package(value: object) -> str:
 
 
 class _Walk:
-    """Through what does not move. seen: ids of what is named, or moves. would: ids of
-    what a module would move, if another one listed it.
-    """
+    """Through what does not move. seen: ids of what is named, or moves."""
 
-    def __init__(self, moving: set[int]) -> None:
-        self.seen = moving
-        self.would: set[int] = set()
+    def __init__(self, seen: set[int]) -> None:
+        self.seen = seen
 
     def plain(self, model: nn.Module, at: str = "") -> Iterator[Left]:
         """Tensors among the attributes of all modules, but for those that move, and
         those that a hook computes before each forward (torch.nn.utils: weight_norm,
         pruning). at: the path of a module that none lists.
         """
-        if at:
-            self.would |= _moving(model)
         named = [x for x in model.named_modules() if id(x[1]) not in self.seen]
         self.seen.update(id(module) for _, module in named)
         assigned = _assigned({type(module) for module in model.modules()})
@@ -308,11 +306,11 @@ class _Walk:
             yield from self.within(each, f"{path}.{key}", why, package, held)
 
     def left(self, x: torch.Tensor, path: str, why: str, held: str) -> Left:
-        if why is UNLISTED or id(x) in self.would:
-            return _left(path, x, UNLISTED, held)
+        if why is UNLISTED:
+            return _left(x, path, why, held)
         if isinstance(x, nn.Parameter):
             why = PARAMETER
-        return _left(path, x, COMPUTED if x.grad_fn else why)
+        return _left(x, path, COMPUTED if x.grad_fn else why, path)
 
 
 def _of_optimizer(
@@ -322,12 +320,11 @@ def _of_optimizer(
         for k, parameter in enumerate(group["params"]):
             path = f"optimizer.param_groups[{i}].params[{k}]"
             if id(parameter) not in parameters:
-                yield _left(path, parameter, FOREIGN)
+                yield _left(parameter, path, FOREIGN, path)
             for name, x in optimizer.state.get(parameter, {}).items():
+                of = f"{path}, {name}"
                 # Adam keeps its step on the CPU, on purpose
-                if (
-                    torch.is_tensor(x)
-                    and name != "step"
-                    and x.device != parameter.device
-                ):
-                    yield _left(f"{path}, {name}", x, STATE)
+                if name == "step" or not torch.is_tensor(x):
+                    continue
+                if x.device != parameter.device:
+                    yield _left(x, of, STATE, of)
