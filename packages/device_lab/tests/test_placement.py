@@ -131,10 +131,6 @@ def test_one_line_for_a_cause_in_a_container():
         "Each tensor stands in .found.",
         placement.UNTRAINED,
     ]
-    many = nn.Linear(2, 2)
-    for i in range(9):
-        setattr(many, f"mask{i}", torch.ones(2))
-    assert "… and 1 line more" in str(left_behind(many))
 
 
 def test_modules_that_no_module_lists():
@@ -423,13 +419,10 @@ def test_lazy_layers():
     assert paths(model) == ["extras.0.weight"]
 
 
-def test_what_is_there_already_would_stay_if_the_model_moved_on():
+def test_what_is_there_already_is_not_left_behind():
     model = blocks().to("meta")
     model[1].offset = torch.zeros(4, device="meta")
-    report = left_behind(model)
-    assert report.staying == ["1.offset"]
-    assert "1.offset" not in [left.path for left in report.found]
-    assert "would stay if the model moved on: 1.offset" in str(report)
+    assert "1.offset" not in paths(model)
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ def ask(model: Net, optimizer: torch.optim.Optimizer, device: torch.device) -> N
     waits = find_waits(step, steps=2)
     lines: list[str] = [wait.where for wait in waits.waits]
     names: list[str] = [left.path for left in left_behind(model).found]
-    names += left_behind(model, "cuda", optimizer=optimizer).staying
+    names += [x.why for x in left_behind(model, "cuda", optimizer=optimizer).found]
     pace = who_waits(list(loader()), train, device)
     shares: dict[str, float] = {name: part.median for name, part in pace.parts.items()}
     highest: int = peak(step).highest + peak(step, "cuda").highest

@@ -33,7 +33,6 @@ UNTRAINED = (
     "model.parameters() lacks parameters in plain lists, dicts and objects:"
     " an optimizer made from it does not train them."
 )
-GROUPS = 8  # shown, at most
 OBJECTS = (types.SimpleNamespace, torch.distributions.Distribution)
 
 
@@ -58,13 +57,11 @@ class Left(Result):
 @dataclasses.dataclass(frozen=True, repr=False)
 class LeftBehind(Result):
     """device: where the model is, or should be. found: what is elsewhere, or does not
-    move with it. staying: paths of plain tensors that are there, and would stay if the
-    model moved on. moved: False if all of the model is on another device.
+    move with it. moved: False if all of the model is on another device.
     """
 
     device: torch.device
     found: list[Left]
-    staying: list[str]
     moved: bool
 
     def __str__(self) -> str:
@@ -74,16 +71,10 @@ class LeftBehind(Result):
             key = name, left.device, left.why
             groups.setdefault(key, []).append(left)
         lines = [*map(_line, groups.values())]
-        if len(lines) > GROUPS:
-            more = len(lines) - GROUPS
-            lines[GROUPS:] = [f"… and {more} line{'s' * (more > 1)} more"]
-        if any(lefts[1:] for lefts in groups.values()) or len(groups) > GROUPS:
+        if len(self.found) > len(lines):
             lines += ["Each tensor stands in .found."]
         if any(left.why in (UNLISTED, PARAMETER) for left in self.found):
             lines += [UNTRAINED]
-        if self.staying:
-            there = ", ".join(self.staying)
-            lines += [f"There, but would stay if the model moved on: {there}"]
         return "\n".join([self._head(), *lines])
 
     def _head(self) -> str:
@@ -143,10 +134,11 @@ def left_behind(
     moved = len({x.device for x in tensors.values()}) != 1 or any(
         _same(x.device, device) for x in tensors.values()
     )
-    found, staying = [], []
-    for left in _Walk(_moving(model, here)).plain(model):
-        there = device.type != "cpu" and _same(left.device, device)
-        staying.append(left.path) if there else found.append(left)
+    found = [
+        left
+        for left in _plain(model, _moving(model, here))
+        if device.type == "cpu" or not _same(left.device, device)
+    ]
     found += [
         _left(x, path, ELSEWHERE, path.partition(".")[0])
         for path, x in tensors.items()
@@ -154,7 +146,7 @@ def left_behind(
     ]
     if optimizer is not None:
         found += _of_optimizer(optimizer, {id(x) for x in model.parameters()})
-    return LeftBehind(device, found, staying, moved)
+    return LeftBehind(device, found, moved)
 
 
 def _left(x: torch.Tensor, path: str, why: str, group: str) -> Left:
@@ -248,69 +240,65 @@ def _package(value: object) -> str:
     return type(value).__module__.partition(".")[0]
 
 
-class _Walk:
-    """Through what does not move. seen: ids of what is named, or moves."""
+def _plain(model: nn.Module, seen: set[int], at: str = "") -> Iterator[Left]:
+    """Tensors among the attributes of all modules, but for those that move, and those
+    that a hook computes before each forward (torch.nn.utils: weight_norm, pruning).
+    seen: ids of what is named, or moves. at: the path of a module that none lists.
+    """
+    named = [x for x in model.named_modules() if id(x[1]) not in seen]
+    seen.update(id(module) for _, module in named)
+    assigned = _assigned({type(module) for module in model.modules()})
+    for prefix, module in named:
+        hooks = module._forward_pre_hooks.values()
+        keys = ("name", "_tensor_name")
+        made = {getattr(hook, key, None) for hook in hooks for key in keys}
+        for name, value in [*vars(module).items()]:
+            if name not in made:
+                path = ".".join(filter(None, (at, prefix, name)))
+                why = COMPUTED if name in assigned else ATTRIBUTE
+                yield from _within(value, path, why, _package(module), path, seen)
 
-    def __init__(self, seen: set[int]) -> None:
-        self.seen = seen
 
-    def plain(self, model: nn.Module, at: str = "") -> Iterator[Left]:
-        """Tensors among the attributes of all modules, but for those that move, and
-        those that a hook computes before each forward (torch.nn.utils: weight_norm,
-        pruning). at: the path of a module that none lists.
-        """
-        named = [x for x in model.named_modules() if id(x[1]) not in self.seen]
-        self.seen.update(id(module) for _, module in named)
-        assigned = _assigned({type(module) for module in model.modules()})
-        for prefix, module in named:
-            hooks = module._forward_pre_hooks.values()
-            keys = ("name", "_tensor_name")
-            made = {getattr(hook, key, None) for hook in hooks for key in keys}
-            for name, value in [*vars(module).items()]:
-                if name not in made:
-                    path = ".".join(filter(None, (at, prefix, name)))
-                    why = COMPUTED if name in assigned else ATTRIBUTE
-                    yield from self.within(value, path, why, _package(module), path)
+def _within(
+    value: Any, path: str, why: str, package: str, held: str, seen: set[int]
+) -> Iterator[Left]:
+    """A tensor, or those that a container, a module or an object of this package
+    holds, but for those `seen`. held: the path of the attribute that holds it.
+    """
+    if id(value) in seen:
+        return
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, nn.Module):
+        items = [*value.named_parameters(), *value.named_buffers()]
+        for name, x in items:
+            yield from _within(x, f"{path}.{name}", UNLISTED, package, held, seen)
+        yield from _plain(value, seen, path)
+        return
+    seen.add(id(value))
+    if isinstance(value, torch.Tensor):
+        if not nn.parameter.is_lazy(value):
+            yield _named(value, path, why, held)
+        return
+    if isinstance(value, Mapping):
+        items = [*value.items()]
+    elif isinstance(value, CONTAINERS):
+        items = enumerate([*value])
+    elif (
+        isinstance(value, OBJECTS)
+        or dataclasses.is_dataclass(value)
+        or _package(value) == package != "torch"
+    ):
+        items = [*getattr(value, "__dict__", {}).items()]
+    for key, each in items:
+        yield from _within(each, f"{path}.{key}", why, package, held, seen)
 
-    def within(
-        self, value: Any, path: str, why: str, package: str, held: str
-    ) -> Iterator[Left]:
-        """A tensor, or those that a container, a module or an object of this package
-        holds, but for those `seen`. held: the path of the attribute that holds it.
-        """
-        if id(value) in self.seen:
-            return
-        items: Iterable[tuple[Any, Any]] = ()
-        if isinstance(value, nn.Module):
-            items = [*value.named_parameters(), *value.named_buffers()]
-            for name, x in items:
-                yield from self.within(x, f"{path}.{name}", UNLISTED, package, held)
-            yield from self.plain(value, path)
-            return
-        self.seen.add(id(value))
-        if isinstance(value, torch.Tensor):
-            if not nn.parameter.is_lazy(value):
-                yield self.left(value, path, why, held)
-            return
-        if isinstance(value, Mapping):
-            items = [*value.items()]
-        elif isinstance(value, CONTAINERS):
-            items = enumerate([*value])
-        elif (
-            isinstance(value, OBJECTS)
-            or dataclasses.is_dataclass(value)
-            or _package(value) == package != "torch"
-        ):
-            items = [*getattr(value, "__dict__", {}).items()]
-        for key, each in items:
-            yield from self.within(each, f"{path}.{key}", why, package, held)
 
-    def left(self, x: torch.Tensor, path: str, why: str, held: str) -> Left:
-        if why is UNLISTED:
-            return _left(x, path, why, held)
-        if isinstance(x, nn.Parameter):
-            why = PARAMETER
-        return _left(x, path, COMPUTED if x.grad_fn else why, path)
+def _named(x: torch.Tensor, path: str, why: str, held: str) -> Left:
+    if why is UNLISTED:
+        return _left(x, path, why, held)
+    if isinstance(x, nn.Parameter):
+        why = PARAMETER
+    return _left(x, path, COMPUTED if x.grad_fn else why, path)
 
 
 def _of_optimizer(
