@@ -42,6 +42,21 @@ def test_graphs_and_breaks_with_their_line():
     assert "graph breaks: 1" in str(pays)
 
 
+def test_breaks_of_one_line_are_counted_as_they_are():
+    def read(x):
+        return x.sum().item()
+
+    def several(x):
+        y = x * read(x + 1)
+        z = y * read(y + 1)
+        return z * read(z + 1)
+
+    pays = does_it_pay(several, torch.ones(3), **EAGER)
+    assert len({*pays.breaks}) == 1 < len(pays.breaks) >= pays.graphs - 1 >= 3
+    first = f"graph breaks: {len(pays.breaks)}\n  ×{len(pays.breaks)} test_compiling"
+    assert first in str(pays)
+
+
 def test_a_break_whose_reason_dynamo_does_not_keep():
     frame = traceback.FrameSummary("model.py", 50, "forward")
     reason = types.SimpleNamespace(reason="step_unsupported", user_stack=[frame])
@@ -227,7 +242,7 @@ def test_errors():
 
 
 def test_a_pytorch_that_does_not_tell(monkeypatch):
-    monkeypatch.setattr(compiling, "_compiled_so_far", lambda: (None, None))
+    monkeypatch.setattr(compiling, "_compiled", lambda *since: (None, []))
     pays = does_it_pay(lambda x: x - 1, torch.ones(2), **EAGER)
     assert pays.graphs is None and "graphs" not in str(pays)
 

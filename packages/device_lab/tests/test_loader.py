@@ -352,11 +352,9 @@ def test_a_stream_whose_length_nobody_knows(workers):
     assert pace.who and pace.start > 0
 
 
-def test_it_prints_as_text_and_as_a_table():
+def test_it_prints_as_text():
     pace = who_waits([torch.ones(2)], lambda batch: None, "cpu")
     assert repr(pace) == str(pace) and pace.verdict.splitlines()[0] in str(pace)
-    html = pace._repr_html_()
-    assert html.count("<tr>") == 2 + len(pace.parts) and "perfect loader" in html
     assert pace.to_dict()["parts"]["loop"]["median"] == pace.parts["loop"].median
 
 
@@ -371,11 +369,8 @@ def test_a_device_that_is_not_there(monkeypatch):
         raise RuntimeError("Accelerator expected")
 
     monkeypatch.setattr(_clocks, "wait_for", no)
-    with pytest.raises(LabError, match="cannot wait for xpu here"):
+    with pytest.raises(LabError, match="^no xpu here: leave"):
         who_waits([torch.ones(2)], print, "xpu")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(LabError, match="^no CUDA device here"):
-        who_waits([torch.ones(2)], print, "cuda")
 
 
 def test_a_step_that_takes_no_batch():

@@ -35,7 +35,6 @@ def questions():
     lines = [f"reveal_type(device_lab.{name})" for name in device_lab.__all__]
     for each in results():
         value = f"{each.__name__.lower()}_"
-        lines += [f"import {each.__module__}"]
         lines += [f"{value}: {each.__module__}.{each.__name__}"]
         fields = [field.name for field in dataclasses.fields(each)]
         lines += [f"reveal_type({value}.{name})" for name in [*fields, "to_dict()"]]

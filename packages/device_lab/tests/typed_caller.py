@@ -49,7 +49,7 @@ def ask(model: Net, optimizer: torch.optim.Optimizer, device: torch.device) -> N
     waits = find_waits(step, steps=2)
     lines: list[str] = [wait.where for wait in waits.waits]
     names: list[str] = [left.path for left in left_behind(model).found]
-    names += left_behind(model, "cuda", optimizer=optimizer).unsaved
+    names += [x.why for x in left_behind(model, "cuda", optimizer=optimizer).found]
     pace = who_waits(list(loader()), train, device)
     shares: dict[str, float] = {name: part.median for name, part in pace.parts.items()}
     highest: int = peak(step).highest + peak(step, "cuda").highest
@@ -68,6 +68,12 @@ def ask(model: Net, optimizer: torch.optim.Optimizer, device: torch.device) -> N
     for result in (waits, pace, need, pays, one, speedup(one, one), busy(prof)):
         saved: dict[str, object] = result.to_dict()
         print(result, saved)
+
+
+def slowest(pace: device_lab.Pace, before: list[device_lab.Wait]) -> device_lab.Part:
+    waits: device_lab.Waits = find_waits(step)
+    print([wait for wait in waits.waits if wait not in before])
+    return max(pace.parts.values(), key=lambda part: part.median)
 
 
 def version() -> str:

@@ -2,17 +2,22 @@
 notebook a table where one reads better.
 """
 
-import dataclasses
 import html
-import math
+import json
 from collections.abc import Iterable
 from typing import Any
 
 
 class Result:
     """Base of the frozen dataclasses that are returned. Their text (`__str__`) is what
-    a terminal and a notebook show, too.
+    a terminal and a notebook show, too. Those of the kit are imported from its top, and
+    named so.
     """
+
+    def __init_subclass__(cls) -> None:
+        package = __name__.partition(".")[0]
+        if cls.__module__.partition(".")[0] == package:
+            cls.__module__ = package
 
     def __repr__(self) -> str:
         return str(self)
@@ -21,22 +26,11 @@ class Result:
         """The fields as JSON knows them: tuples are lists, devices text, and None
         stands for what is infinite or no number.
         """
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        return {field.name: _plain(getattr(self, field.name)) for field in fields}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Result):
-        return value.to_dict()
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(each) for each in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    return str(value)
+        text = json.dumps(
+            self, default=lambda x: vars(x) if isinstance(x, Result) else str(x)
+        )
+        plain: dict[str, Any] = json.loads(text, parse_constant=lambda name: None)
+        return plain
 
 
 def table(head: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,11 +29,11 @@ class Pays(Result):
 
     answer: "yes", "no" or "undecided". gain: how many times as fast, from eager to
     compiled. first: seconds of the first compiled call. calls: after how many it has
-    paid that back; infinite: never; None: undecided. graphs: how many it made; breaks:
-    each graph break as "file:line: reason"; recompiled: graphs made by further calls
-    with the same inputs: None where PyTorch does not tell. agree: whether the outputs
-    do, None where eager gives others each time; difference: between them, as a share of
-    the largest value.
+    paid that back; infinite: never; None: undecided. graphs: how many it made;
+    recompiled: how many by further calls with the same inputs; None where PyTorch does
+    not tell. breaks: each graph break as "file:line: reason", several of one line too.
+    agree: whether the outputs do, None where eager gives others each time; difference:
+    between them, as a share of the largest value.
     """
 
     answer: str
@@ -41,7 +42,7 @@ class Pays(Result):
     first: float
     calls: float | None
     graphs: int | None
-    breaks: list[str] | None
+    breaks: list[str]
     recompiled: int | None
     agree: bool | None
     difference: float
@@ -52,7 +53,9 @@ class Pays(Result):
         lines = [self.verdict, text]
         if self.graphs is not None:
             lines += [f"graphs: {self.graphs}, graph breaks: {len(self.breaks)}"]
-            lines += [f"  {each[:86]}" for each in self.breaks[:3]]
+            for each, count in Counter(self.breaks).most_common(3):
+                times = f"×{count} " if count > 1 else ""
+                lines += [f"  {times}{each}"[:88]]
         if self.graphs == 0:
             lines += ["no graph was made: it was compiled before, or is not compiled"]
         if self.recompiled:
@@ -147,19 +150,19 @@ def _measured(ways, tensors, seconds):
     there = [x.device for x in tensors if x.device.type != "cpu"]
     device = there[0] if there else torch.device("cpu")
     expected = [_values(output) for output in expected]
-    start = _compiled_so_far()
+    start = _compiled()
     first = _first(ways["compiled"], device)
-    graphs, breaks = _since(start)
-    start = _compiled_so_far()
+    graphs, breaks = _compiled(*start)
+    start = _compiled()
     agree, apart = _apart(_values(ways["compiled"]()), expected[0])
     if not _apart(*expected)[0]:
         agree = None
     times = measure_together(ways, device, clock="host", seconds=seconds)
-    again, _ = _since(start)
+    again, _ = _compiled(*start)
     gain = speedup(times["eager"], times["compiled"])
     once = sum(each.calls * each.median for each in times.values())
     answer, verdict, calls = _verdict(gain, first, once)
-    counts = graphs, breaks, again
+    counts = graphs, [*map(_where, breaks)], again
     return Pays(answer, verdict, gain, first, calls, *counts, agree, apart)
 
 
@@ -173,25 +176,17 @@ def _first(fn, device):
         raise LabError(f"eager works, but torch.compile fails: {why}") from error
 
 
-def _compiled_so_far():
-    """(Graphs, graph breaks) of this process so far. A private place, as
-    torch._dynamo.explain would forget all that the process has compiled.
+def _compiled(graphs=0, breaks=()):
+    """How many graphs this process has made since so many, and why it broke since. A
+    private place, as torch._dynamo.explain would forget all that is compiled.
     """
     from torch._dynamo import utils
 
     try:
-        graphs = utils.counters["stats"]["unique_graphs"]
-        return graphs, list(utils.graph_break_reasons)
+        made = utils.counters["stats"]["unique_graphs"] - graphs
+        return made, utils.graph_break_reasons[len(breaks) :]
     except AttributeError:  # another PyTorch
-        return None, None
-
-
-def _since(start):
-    graphs, breaks = _compiled_so_far()
-    if graphs is None:
-        return None, None
-    new = [_where(each) for each in breaks[len(start[1]) :]]
-    return graphs - start[0], list(dict.fromkeys(new))
+        return None, []
 
 
 def _where(stop):

@@ -13,7 +13,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from . import _clocks
-from ._results import Result, table
+from ._results import Result
 from .devices import pick_device
 from .errors import LabError
 from .timing import median_interval, ratio_interval, time_text
@@ -32,11 +32,8 @@ class Part(Result):
     n: int = SAMPLES
 
     def __str__(self) -> str:
-        median, low, high = self._texts()
+        median, low, high = map(time_text, (self.median, self.low, self.high))
         return f"{median:>7} a batch (95%: {low} to {high})"
-
-    def _texts(self):
-        return map(time_text, (self.median, self.low, self.high))
 
     def fills(self, whole: "Part") -> bool | None:
         """Whether it takes as long as `whole`; None where that cannot be told."""
@@ -70,11 +67,6 @@ class Pace(Result):
         lines[0] += f", {1 / self.parts['loop'].median:.3g} batches/s"
         lines += [f"A perfect loader would save {self.saved:.0%} of the loop's time."]
         return "\n".join([self.verdict, *lines])
-
-    def _repr_html_(self) -> str:
-        rows = [(name, *part._texts()) for name, part in self.parts.items()]
-        rows += [("a perfect loader saves", f"{self.saved:.0%}", "", "")]
-        return table(self.verdict, ("part", "a batch", "95%: from", "to"), rows)
 
 
 def who_waits(
@@ -221,27 +213,20 @@ def _device(batch, device):
     try:
         _clocks.wait_for(device)
     except (AssertionError, RuntimeError) as error:
-        if device.type == "cuda" and not torch.cuda.is_available():
-            raise LabError("no CUDA device here: who_waits(loader, step)") from error
-        raise LabError(f"who_waits cannot wait for {device} here: {error}") from error
+        raise LabError(f"no {device} here: leave device= out ({error})") from error
     return device
 
 
 def _first(step, batch):
-    """The first call. Says so if the step takes no batch, and did not begin."""
+    """The first call. Says so if the step takes no batch."""
     try:
-        step(batch)
-    except TypeError as error:
-        began = error.__traceback__.tb_next is not None
-        try:
-            inspect.signature(step).bind(batch)
-        except (TypeError, ValueError) as reason:
-            if isinstance(reason, TypeError) and not began:
-                raise LabError(
-                    "give the function that takes a batch:"
-                    " who_waits(loader, train_step)"
-                ) from None
-        raise
+        inspect.signature(step, follow_wrapped=False).bind(batch)
+    except ValueError:  # no signature is known
+        pass
+    except TypeError:
+        why = "give the function that takes a batch: who_waits(loader, train_step)"
+        raise LabError(why) from None
+    step(batch)
 
 
 def _step_parts(batch, step, timer):

@@ -3,9 +3,12 @@
 import collections
 import dataclasses
 import dis
+import inspect
+import itertools
 import re
 import types
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 from unittest import mock
 
@@ -13,7 +16,7 @@ import torch
 from torch import nn
 
 from ._ledger import size_text
-from ._results import Result, table
+from ._results import Result
 from .errors import LabError
 
 ATTRIBUTE = "plain attribute: register_buffer"
@@ -30,7 +33,6 @@ UNTRAINED = (
     "model.parameters() lacks parameters in plain lists, dicts and objects:"
     " an optimizer made from it does not train them."
 )
-GROUPS = 8  # shown, at most
 OBJECTS = (types.SimpleNamespace, torch.distributions.Distribution)
 
 
@@ -55,15 +57,11 @@ class Left(Result):
 @dataclasses.dataclass(frozen=True, repr=False)
 class LeftBehind(Result):
     """device: where the model is, or should be. found: what is elsewhere, or does not
-    move with it. staying: paths of plain tensors that are there, and would stay if the
-    model moved on. unsaved: non-persistent buffers, which move, but are in no
-    state_dict. moved: False if all of the model is on another device.
+    move with it. moved: False if all of the model is on another device.
     """
 
     device: torch.device
     found: list[Left]
-    staying: list[str]
-    unsaved: list[str]
     moved: bool
 
     def __str__(self) -> str:
@@ -73,17 +71,11 @@ class LeftBehind(Result):
             key = name, left.device, left.why
             groups.setdefault(key, []).append(left)
         lines = [*map(_line, groups.values())]
-        if len(lines) > GROUPS:
-            more = len(lines) - GROUPS
-            lines[GROUPS:] = [f"… and {more} line{'s' * (more > 1)} more"]
-        if any(lefts[1:] for lefts in groups.values()) or len(groups) > GROUPS:
+        if len(self.found) > len(lines):
             lines += ["Each tensor stands in .found."]
-        return "\n".join([self._head(), *lines, *self._notes()])
-
-    def _repr_html_(self) -> str:
-        names = ["path", "device", "shape", "bytes", "why"]
-        rows = [[getattr(left, name) for name in names] for left in self.found]
-        return table("\n".join([self._head(), *self._notes()]), names, rows)
+        if any(left.why in (UNLISTED, PARAMETER) for left in self.found):
+            lines += [UNTRAINED]
+        return "\n".join([self._head(), *lines])
 
     def _head(self) -> str:
         many = "s" * (len(self.found) > 1)
@@ -95,18 +87,6 @@ class LeftBehind(Result):
         if {self.device.type, *(left.device.type for left in self.found)} == {"cpu"}:
             return f"Would stay behind when the model moves: {found}."
         return f"Left behind by {to}: {found}."
-
-    def _notes(self) -> list[str]:
-        notes = {
-            "There, but would stay if the model moved on": self.staying,
-            "In no state_dict (persistent=False)": self.unsaved,
-        }
-        lines = [
-            f"{note}: {', '.join(names)}" for note, names in notes.items() if names
-        ]
-        if any(left.why in (UNLISTED, PARAMETER) for left in self.found):
-            lines.insert(0, UNTRAINED)
-        return lines
 
 
 def _sum(found: list[Left]) -> int:
@@ -135,12 +115,13 @@ def left_behind(
 
     Named are tensors in attributes (also in lists, dicts, dataclasses, distributions,
     objects of the model's own package) that are no parameters or buffers, and that no
-    module's `_apply` moves; parameters and buffers on another device; and of an
-    optimizer what is no parameter of the model (a layer was replaced since, or .to on
-    XLA made new ones), and state on another device than its parameter. Not seen: what
-    objects of other packages and closures hold, and what an overridden `.to` moves.
-    If all of the model is on one other device, it has not moved yet: named is then what
-    would stay. LabError if `model` is no nn.Module.
+    module's `_apply` moves, nor the model's own `.to`; parameters and buffers on
+    another device; and of an optimizer what is no parameter of the model (a layer was
+    replaced since, or .to on XLA made new ones), and state on another device than its
+    parameter. If all of the model is on one other device, it has not moved yet: named
+    is then what would stay. Not seen: what objects of other packages and closures hold,
+    and that `.cuda()`, or the `.to` of a model around it, passes over a model's own
+    `.to`. LabError if `model` is no nn.Module.
     """
     if not isinstance(model, nn.Module):
         raise LabError(f"left_behind asks an nn.Module, this is {type(model).__name__}")
@@ -148,29 +129,32 @@ def left_behind(
         raise LabError("name the optimizer: left_behind(model, optimizer=optimizer)")
     named = [*model.named_parameters(), *model.named_buffers()]
     tensors = {path: x for path, x in named if not nn.parameter.is_lazy(x)}
-    device = torch.device(device) if device else _most(tensors.values())
+    here = _most(tensors.values())
+    device = torch.device(device) if device else here
     moved = len({x.device for x in tensors.values()}) != 1 or any(
         _same(x.device, device) for x in tensors.values()
     )
-    found, staying = [], []
-    for left in _Walk().plain(model):
-        there = device.type != "cpu" and _same(left.device, device)
-        staying.append(left.path) if there else found.append(left)
+    found = [
+        left
+        for left in _plain(model, _moving(model, here))
+        if device.type == "cpu" or not _same(left.device, device)
+    ]
     found += [
-        _left(path, x, ELSEWHERE, path.partition(".")[0])
+        _left(x, path, ELSEWHERE, path.partition(".")[0])
         for path, x in tensors.items()
         if moved and not _same(x.device, device)
     ]
     if optimizer is not None:
         found += _of_optimizer(optimizer, {id(x) for x in model.parameters()})
-    saved = model.state_dict().keys()
-    unsaved = [name for name, _ in model.named_buffers() if name not in saved]
-    return LeftBehind(device, found, staying, unsaved, moved)
+    return LeftBehind(device, found, moved)
 
 
-def _left(path: str, x: torch.Tensor, why: str, group: str = "") -> Left:
-    size = x.numel() * x.element_size()
-    return Left(path, x.device, tuple(x.shape), size, why, group or path)
+def _left(x: torch.Tensor, path: str, why: str, group: str) -> Left:
+    return Left(path, x.device, tuple(x.shape), _size(x), why, group)
+
+
+def _size(x: torch.Tensor) -> int:  # nbytes refuses sparse ones
+    return x.numel() * x.element_size()
 
 
 def _starred(path: str) -> str:
@@ -182,7 +166,7 @@ def _most(tensors: Iterable[torch.Tensor]) -> torch.device:
     """The device of most bytes."""
     sizes = collections.Counter({torch.device("cpu"): 0})
     for x in tensors:
-        sizes[x.device] += x.numel() * x.element_size()
+        sizes[x.device] += _size(x)
     return sizes.most_common(1)[0][0]
 
 
@@ -190,15 +174,19 @@ def _same(here: torch.device, there: torch.device) -> bool:
     return here.type == there.type and there.index in (None, here.index)
 
 
-def _moving(model: nn.Module) -> set[int]:
-    """Ids of what `.to` moves: what `_apply` hands to its function. A module that has
-    an `_apply` of its own is asked, while PyTorch's changes nothing.
+def _moving(model: nn.Module, here: torch.device) -> set[int]:
+    """Ids of what moves with a model: what `_apply` hands to its function. A module
+    that has an `_apply` of its own is asked, while PyTorch's changes nothing; a `.to`
+    of the model's own, too, for what is `here` already.
     """
     moving = set()
 
     def record(x: Any) -> Any:
         moving.add(id(x))
         return x
+
+    def stay(x: Any, *to: Any, **options: Any) -> Any:
+        return record(x) if x.device == here else x
 
     def apply(module: Any, fn: Any, recurse: bool = True) -> Any:
         for child in module.children() if recurse else ():
@@ -210,10 +198,20 @@ def _moving(model: nn.Module) -> set[int]:
                 fn(x)
         return module
 
-    before = [(vars(module), {**vars(module)}) for module in model.modules()]
+    moves = dict.fromkeys(["to", "cuda", "cpu"], stay)
+    dicts = [
+        held
+        for x in model.modules()
+        for held in (vars(x), x._parameters, x._buffers, x._modules)
+    ]
+    before = [(held, {**held}) for held in dicts]
     try:
         with mock.patch.object(nn.Module, "_apply", apply):
             apply(nn.ModuleList([model]), record)
+            if type(model).to is not nn.Module.to:
+                # one that refuses moves nothing
+                with mock.patch.multiple(torch.Tensor, **moves), suppress(Exception):
+                    model.to(here)
     finally:
         for now, attributes in before:
             now.clear()
@@ -221,90 +219,86 @@ def _moving(model: nn.Module) -> set[int]:
     return moving
 
 
-def _stored(kind: type, method: str, visited: set[str]) -> set[str]:
-    """Attributes that a method assigns, or a method that it calls."""
-    code = getattr(getattr(kind, method, None), "__code__", None)
-    if code is None or method in visited:
-        return set()
-    visited.add(method)
-    steps = dis.get_instructions(code)
-    names = {step.argval for step in steps if step.opname == "STORE_ATTR"}
-    return names.union(*(_stored(kind, name, visited) for name in code.co_names))
+def _assigned(kinds: set[type]) -> set[str]:
+    """Attributes that a forward assigns, or a method that it calls, by name, of any of
+    these classes.
+    """
+    found, visited, waiting = set(), {*dir(nn.Module)}, {"forward"}
+    while waiting:
+        visited |= waiting
+        named = (getattr(kind, name, None) for kind in kinds for name in waiting)
+        methods = filter(inspect.isfunction, map(inspect.unwrap, named))
+        codes = {method.__code__ for method in methods}
+        waiting = {name for code in codes for name in code.co_names} - visited
+        for step in itertools.chain(*map(dis.get_instructions, codes)):
+            if step.opname == "STORE_ATTR":
+                found.add(step.argval)
+    return found
 
 
 def _package(value: object) -> str:
     return type(value).__module__.partition(".")[0]
 
 
-class _Walk:
-    """Through what does not move. seen: ids of what is named, or moves. would: ids of
-    what a module would move, if another one listed it.
+def _plain(model: nn.Module, seen: set[int], at: str = "") -> Iterator[Left]:
+    """Tensors among the attributes of all modules, but for those that move, and those
+    that a hook computes before each forward (torch.nn.utils: weight_norm, pruning).
+    seen: ids of what is named, or moves. at: the path of a module that none lists.
     """
+    named = [x for x in model.named_modules() if id(x[1]) not in seen]
+    seen.update(id(module) for _, module in named)
+    assigned = _assigned({type(module) for module in model.modules()})
+    for prefix, module in named:
+        hooks = module._forward_pre_hooks.values()
+        keys = ("name", "_tensor_name")
+        made = {getattr(hook, key, None) for hook in hooks for key in keys}
+        for name, value in [*vars(module).items()]:
+            if name not in made:
+                path = ".".join(filter(None, (at, prefix, name)))
+                why = COMPUTED if name in assigned else ATTRIBUTE
+                yield from _within(value, path, why, _package(module), path, seen)
 
-    def __init__(self) -> None:
-        self.seen: set[int] = set()
-        self.would: set[int] = set()
 
-    def plain(self, model: nn.Module, at: str = "") -> Iterator[Left]:
-        """Tensors among the attributes of all modules, but for those that move, and
-        those that a hook computes before each forward (torch.nn.utils: weight_norm,
-        pruning). at: the path of a module that none lists.
-        """
-        (self.would if at else self.seen).update(_moving(model))
-        named = [x for x in model.named_modules() if id(x[1]) not in self.seen]
-        self.seen.update(id(module) for _, module in named)
-        stored: dict[type, set[str]] = {}
-        for prefix, module in named:
-            kind, hooks = type(module), module._forward_pre_hooks.values()
-            if kind not in stored:
-                stored[kind] = _stored(kind, "forward", {*dir(nn.Module)} - {"forward"})
-            keys = ("name", "_tensor_name")
-            made = {getattr(hook, key, None) for hook in hooks for key in keys}
-            for name, value in [*vars(module).items()]:
-                if name not in made:
-                    path = ".".join(filter(None, (at, prefix, name)))
-                    why = COMPUTED if name in stored[kind] else ATTRIBUTE
-                    yield from self.within(value, path, why, _package(module), path)
+def _within(
+    value: Any, path: str, why: str, package: str, held: str, seen: set[int]
+) -> Iterator[Left]:
+    """A tensor, or those that a container, a module or an object of this package
+    holds, but for those `seen`. held: the path of the attribute that holds it.
+    """
+    if id(value) in seen:
+        return
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, nn.Module):
+        items = [*value.named_parameters(), *value.named_buffers()]
+        for name, x in items:
+            yield from _within(x, f"{path}.{name}", UNLISTED, package, held, seen)
+        yield from _plain(value, seen, path)
+        return
+    seen.add(id(value))
+    if isinstance(value, torch.Tensor):
+        if not nn.parameter.is_lazy(value):
+            yield _named(value, path, why, held)
+        return
+    if isinstance(value, Mapping):
+        items = [*value.items()]
+    elif isinstance(value, CONTAINERS):
+        items = enumerate([*value])
+    elif (
+        isinstance(value, OBJECTS)
+        or dataclasses.is_dataclass(value)
+        or _package(value) == package != "torch"
+    ):
+        items = [*getattr(value, "__dict__", {}).items()]
+    for key, each in items:
+        yield from _within(each, f"{path}.{key}", why, package, held, seen)
 
-    def within(
-        self, value: Any, path: str, why: str, package: str, held: str
-    ) -> Iterator[Left]:
-        """A tensor, or those that a container, a module or an object of this package
-        holds, but for those `seen`. held: the path of the attribute that holds it.
-        """
-        if id(value) in self.seen:
-            return
-        items: Iterable[tuple[Any, Any]] = ()
-        if isinstance(value, nn.Module):
-            items = [*value.named_parameters(), *value.named_buffers()]
-            for name, x in items:
-                yield from self.within(x, f"{path}.{name}", UNLISTED, package, held)
-            yield from self.plain(value, path)
-            return
-        self.seen.add(id(value))
-        if isinstance(value, torch.Tensor):
-            if not nn.parameter.is_lazy(value):
-                yield self.left(value, path, why, held)
-            return
-        if isinstance(value, Mapping):
-            items = [*value.items()]
-        elif isinstance(value, CONTAINERS):
-            items = enumerate([*value])
-        elif (
-            isinstance(value, OBJECTS)
-            or dataclasses.is_dataclass(value)
-            or _package(value) == package != "torch"
-        ):
-            items = [*getattr(value, "__dict__", {}).items()]
-        for key, each in items:
-            yield from self.within(each, f"{path}.{key}", why, package, held)
 
-    def left(self, x: torch.Tensor, path: str, why: str, held: str) -> Left:
-        if why is UNLISTED or id(x) in self.would:
-            return _left(path, x, UNLISTED, held)
-        if isinstance(x, nn.Parameter):
-            why = PARAMETER
-        return _left(path, x, COMPUTED if x.grad_fn else why)
+def _named(x: torch.Tensor, path: str, why: str, held: str) -> Left:
+    if why is UNLISTED:
+        return _left(x, path, why, held)
+    if isinstance(x, nn.Parameter):
+        why = PARAMETER
+    return _left(x, path, COMPUTED if x.grad_fn else why, path)
 
 
 def _of_optimizer(
@@ -314,12 +308,11 @@ def _of_optimizer(
         for k, parameter in enumerate(group["params"]):
             path = f"optimizer.param_groups[{i}].params[{k}]"
             if id(parameter) not in parameters:
-                yield _left(path, parameter, FOREIGN)
+                yield _left(parameter, path, FOREIGN, path)
             for name, x in optimizer.state.get(parameter, {}).items():
+                of = f"{path}, {name}"
                 # Adam keeps its step on the CPU, on purpose
-                if (
-                    torch.is_tensor(x)
-                    and name != "step"
-                    and x.device != parameter.device
-                ):
-                    yield _left(f"{path}, {name}", x, STATE)
+                if name == "step" or not torch.is_tensor(x):
+                    continue
+                if x.device != parameter.device:
+                    yield _left(x, of, STATE, of)
