@@ -29,6 +29,12 @@ def stored(number):
     return cell["outputs"][-1]["data"]
 
 
+@pytest.fixture(scope="module", params=NUMBERS)
+def number(request):
+    """All tests of one lesson stand side by side: one process draws its pictures."""
+    return request.param
+
+
 @functools.cache
 def made(number):
     """What a page shows of an explorer, and what stands beside it for tests."""
@@ -38,7 +44,6 @@ def made(number):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", NUMBERS)
 def test_controls_stand_where_the_lesson_can_put_them(number):
     content, beside = made(number)
     given = beside["values"]
@@ -78,7 +83,6 @@ def test_a_line_may_lie_a_pixel_aside_and_no_farther():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", NUMBERS)
 def test_the_first_picture_is_the_one_that_the_lesson_stores(number):
     content, beside = made(number)
     data = stored(number)
@@ -94,7 +98,6 @@ def test_the_first_picture_is_the_one_that_the_lesson_stores(number):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", NUMBERS)
 def test_no_picture_shows_what_the_machine_measured_that_built_the_site(number):
     content, _ = made(number)
     words = json.dumps([content["tags"], content["alts"], content["heads"]])
