@@ -3,6 +3,7 @@
 import functools
 import gc
 import math
+import sys
 import weakref
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ._lines import reader_frame
+from ._lines import TORCH, reader_frame
 from .devices import pick_device
 from .errors import LabError, file_name
 
@@ -63,17 +64,23 @@ class Ledger(TorchDispatchMode):
             if len(self.pieces) > count and piece.nbytes > self.largest[0]:
                 where = line() or self.phase()
                 self.largest = piece.nbytes, f"{func.overloadpacket} in {where}"
-        if func in COPIES and self.phases[-1] == BACKWARD:
-            self.copies.append((self.note(out), self.note(args[0])))
+        if self.phases[-1] == BACKWARD and self.may_be_in_place(func, args):
+            self.copies.append([self.note(x) for x in (out, *args[:2])])
         return out
 
+    def may_be_in_place(self, func, args):
+        sums = func is aten.add.Tensor and not args[0]._is_view() and engine_calls()
+        return sums or func in COPIES
+
     def in_place(self):
-        """Under a mode backward passes fill a copy of new zeros, else the zeros
-        themselves: areAnyTensorSubclassLike in ATen's derivatives.
+        """Under a mode backward passes fill a copy of new zeros, and sum gradients in
+        a new tensor. Without one they do it in place, in what nobody else holds; views
+        hold their base: areAnyTensorSubclassLike in ATen's derivatives, accumulate in
+        autograd's input_buffer.cpp.
         """
-        for made, zeros in self.copies:
-            if made and zeros and zeros.died == made.born:
-                zeros.died -= 1
+        for made, into, other in self.copies:
+            if made and into and into is not other and into.died == made.born:
+                into.died -= 1
         self.copies.clear()
 
     def call(self, func, args, kwargs):
@@ -128,6 +135,16 @@ class Ledger(TorchDispatchMode):
                 change[piece.died + 1] -= nbytes
         curve = change[:-1].cumsum()[start:]
         return int(curve.max()), start + int(curve.argmax())
+
+
+def engine_calls():
+    """Whether autograd itself makes the call that is running, not a hook or Function."""
+    frame = sys._getframe(1)
+    while frame and frame.f_code.co_filename.startswith((TORCH, __file__)):
+        if frame.f_code.co_name == "_engine_run_backward":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def storages():

@@ -220,10 +220,9 @@ def rehearse(make: Callable[[], Callable[[], object]], lower: bool = True) -> Re
 
     The second step is counted, by rules of CUDA, for a GPU that is there, else for an
     H100: an H100's record is met to 0.002%, 14 models on emulated GPUs to 0.2% of the
-    bytes asked for, public loops to 3%, but one, 21% too high, whose gradients of a
-    large vocabulary are summed. Not counted: the context, compiled code, the
-    workspaces of cuBLAS (16 MiB, on Hopper 64) and cuDNN, what cuDNN keeps for
-    recurrent layers. All tensors count that are not a loader's or NumPy's: give a
+    bytes asked for, public loops to 4% of those allocated. Not counted: the context,
+    compiled code, the workspaces of cuBLAS (16 MiB, on Hopper 64) and cuDNN, what cuDNN
+    keeps for recurrent layers. All tensors count that are not a loader's or NumPy's: give a
     batch, not a data set.
 
     Half of the batch and fused are estimated from the peak, other changes rehearsed.
