@@ -496,10 +496,17 @@ def test_an_error_says_first_what_to_hand_over():
 
     for line in (lambda x: 1 / x.item(), lambda x: math.log(x), of_torch):
         with pytest.raises(
-            LabError, match=r"^hand over one step.*test_rehearse.py:\d"
+            LabError, match=r"^leave out for rehearse.*test_rehearse.py:\d"
         ) as info:
             rehearse(failing(line))
         assert ("read as 0" in str(info.value)) == (line is not of_torch)
+
+    def checked(loss):
+        if not loss > 1:
+            raise AssertionError
+
+    with pytest.raises(LabError, match=r":\d+: AssertionError\. Unknown.*if not loss"):
+        rehearse(failing(checked))
     with pytest.raises(KeyError):  # the reader's own
         rehearse(failing(lambda loss: {}["loss"]))
     with pytest.raises(LabError, match="calls nothing of PyTorch"):
@@ -722,6 +729,40 @@ def test_known_lengths_and_masks_decide_sizes_whatever_the_data():
         mask = y.new_zeros(64, dtype=torch.bool)
         mask[8:] = True
         assert y[:, mask].shape == (4, 56)
+
+    assert linear(lose).guessed == {}
+
+
+def test_a_size_that_depends_on_values_is_named_with_the_library_s_line(tmp_path):
+    """What a library's line needs the reader cannot write otherwise."""
+    file = tmp_path / "site-packages" / "pooling.py"
+    file.parent.mkdir()
+    file.write_text("def pool(y):\n    return y[y > 0]\n")
+    names = {}
+    exec(compile(file.read_text(), str(file), "exec"), names)  # noqa: S102
+
+    def picks(pick):
+        def make():
+            layer = nn.Linear(1024, 1024)
+            return lambda: pick(layer(torch.ones(4, 1024)))
+
+        with pytest.raises(LabError) as info:
+            rehearse(make)
+        return str(info.value)
+
+    own = picks(lambda y: y[y > 0])
+    start = r"fix this size.*: test_rehearse.py:\d+: "
+    assert re.match(rf"{start}own = .*aten.index.Tensor.*torch.where", own)
+    inside = picks(lambda y: names["pool"](y))
+    assert re.match(rf"{start}inside = .*\(pooling.py:2  return y\[y > 0\]\)", inside)
+    assert "torch.where" not in inside
+
+
+@pytest.mark.parametrize("kind", [tuple, list, torch.tensor])
+def test_lengths_in_any_form(kind):
+    def lose(y):
+        scores = y.view(4, 1, 64).log_softmax(-1)
+        F.ctc_loss(scores, torch.ones(1, 2, dtype=torch.long), kind([4]), kind([2]))
 
     assert linear(lose).guessed == {}
 

@@ -138,7 +138,7 @@ class Ledger(TorchDispatchMode):
 
 
 def engine_calls():
-    """Whether autograd itself makes the call that is running, not a hook or Function."""
+    """Whether autograd itself makes the call that is running, no hook or Function."""
     frame = sys._getframe(1)
     while frame and frame.f_code.co_filename.startswith((TORCH, __file__)):
         if frame.f_code.co_name == "_engine_run_backward":

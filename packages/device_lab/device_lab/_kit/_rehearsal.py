@@ -204,9 +204,8 @@ def _explained(ledger):
             raise
         where = own and line_of(own[-1][0].f_code, own[-1][1])
         text = (
-            "hand over one step on a batch that make() builds, by torch.randn or"
-            " torch.randint, without loading, logging and saving. On tensors without"
-            f" data this one stops in {where or 'a library'}: {reason(error)}."
+            "leave out for rehearse what needs data, or put fixed values in its place:"
+            f" without data the step stops in {where or 'a library'}: {reason(error)}."
         )
         if read:
             text += f" Unknown values were read as 0, first in {next(iter(read))}."
@@ -217,7 +216,8 @@ def reason(error):
     """Its first line, or that of what it came from."""
     cause = error.__cause__ or error
     text = str(cause).strip().split("\n")[0].rstrip(".")[:150]
-    return text if isinstance(cause, LabError) else f"{type(cause).__name__}: {text}"
+    kind = "" if isinstance(cause, LabError) else type(cause).__name__
+    return ": ".join(filter(None, (kind, text)))
 
 
 def ways(make, ledger):

@@ -222,12 +222,12 @@ def rehearse(make: Callable[[], Callable[[], object]], lower: bool = True) -> Re
     H100: an H100's record is met to 0.002%, 14 models on emulated GPUs to 0.2% of the
     bytes asked for, public loops to 4% of those allocated. Not counted: the context,
     compiled code, the workspaces of cuBLAS (16 MiB, on Hopper 64) and cuDNN, what cuDNN
-    keeps for recurrent layers. All tensors count that are not a loader's or NumPy's: give a
-    batch, not a data set.
+    keeps for recurrent layers. All tensors count that are not a loader's or NumPy's:
+    give a batch, not a data set.
 
     Half of the batch and fused are estimated from the peak, other changes rehearsed.
     LabError if make() returns no step or makes no parameter, or where a step cannot
-    run without data: it says what to hand over instead.
+    run without data: it says what to leave out or to fix.
     """
     ledger = second_step(make)
     highest, at = ledger.highest(ledger.start)
