@@ -577,7 +577,7 @@ def test_lines_that_read_unknown_values_are_named():
         need, first = guessing(each, logs), each.__code__.co_firstlineno + 1
         text = f"Guessed 0: test_rehearse.py:{first}: "
         assert str(need).count("Guessed") == str(need).count(text) == 1, each
-        assert text in need._repr_html_() and "may not be yours" in str(need)
+        assert "may not be yours" in str(need)
         assert need.to_dict()["guessed"] == need.guessed and len(need.guessed) == 6
     text = str(guessing(branches, compares, compares_sums, sizes))
     assert text.count("Guessed 0") == 3 and "And 1 more. If" in text
@@ -665,7 +665,6 @@ def test_a_change_that_cannot_be_tried_says_why():
     assert "nn.ModuleList" in need.untried["each block in torch.utils.checkpoint"]
     assert re.search(r"not tried: autocast.*, because: TypeError", str(need))
     assert need.to_dict()["untried"] == need.untried
-    assert "not tried</td>" in need._repr_html_() and "<td" in usual()._repr_html_()
 
 
 # What else strangers' loops hold

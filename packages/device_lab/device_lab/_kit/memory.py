@@ -9,7 +9,7 @@ import gc
 import pathlib
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -17,7 +17,7 @@ from torch import nn
 
 from ._ledger import Ledger, size_text, storages
 from ._rehearsal import second_step, ways
-from ._results import Result, table
+from ._results import Result
 from .devices import pick_device
 from .errors import LabError, batches_for, trained_once, without_arguments
 
@@ -159,29 +159,20 @@ class Rehearsed(Result):
     guessed: dict[str, bool] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        parts = [f"{kind} {size}" for kind, size, _ in self._kinds()]
+        kinds = sorted(self.kinds.items(), key=lambda item: -item[1])
+        parts = [f"{kind} {size_text(nbytes)}" for kind, nbytes in kinds]
         lines = [
-            f"{self._head()}:",
+            f"On a CUDA GPU the step would hold {size_text(self.peak)}, in {self.phase}:",
             ",\n".join(filter(None, (", ".join(parts[:3]), ", ".join(parts[3:])))),
             *self._notes(),
         ]
-        for way, size, share in self._lower():
-            lines += [f"{size:>10}, {share:>3}, with {way}"]
+        for way, nbytes in (self.lower or {}).items():
+            share = f"{nbytes / self.peak:.0%}"
+            lines += [f"{size_text(nbytes):>10}, {share:>3}, with {way}"]
         for way, reason in self.untried.items():
             text = f"not tried: {way}, because: {reason}"
             lines += textwrap.wrap(text, 88, subsequent_indent="    ")
         return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        lower = [(f"with {way}", *figures) for way, *figures in self._lower()]
-        for way, reason in self.untried.items():
-            lower += [(f"with {way}", "not tried", reason)]
-        head = f"{self._head()}. {' '.join(self._notes())}"
-        return table(head, ("", "", "of the peak"), [*self._kinds(), *lower])
-
-    def _head(self) -> str:
-        size = size_text(self.peak)
-        return f"On a CUDA GPU the step would hold {size}, in {self.phase}"
 
     def _notes(self) -> Iterator[str]:
         yield "Rehearsed, not measured; workspaces and context come on top."
@@ -197,15 +188,6 @@ class Rehearsed(Result):
             yield f"{more}If not so in training, this figure may not be yours."
         if self.lower == {}:
             yield "None of the changes tried lowered it."
-
-    def _kinds(self) -> list[tuple[str, str, str]]:
-        return self._rows(sorted(self.kinds.items(), key=lambda item: -item[1]))
-
-    def _lower(self) -> list[tuple[str, str, str]]:
-        return self._rows((self.lower or {}).items())
-
-    def _rows(self, items: Iterable[tuple[str, int]]) -> list[tuple[str, str, str]]:
-        return [(name, size_text(n), f"{n / self.peak:.0%}") for name, n in items]
 
 
 @batches_for("rehearse takes the step twice")
