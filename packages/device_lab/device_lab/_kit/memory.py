@@ -6,8 +6,6 @@ import contextlib
 import dataclasses
 import functools
 import gc
-import pathlib
-import re
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -25,16 +23,14 @@ from .errors import LabError, batches_for, trained_once, without_arguments
 @dataclass(frozen=True, repr=False)
 class Peak(Result):
     """Bytes of a step on a device. before, highest, after: in tensors (on CUDA: in the
-    allocator's blocks). reserved: by the allocator; room: what would fit beside it.
-    grows: what each further step left behind. largest: the largest new tensor, and who
-    asked for it.
+    allocator's blocks). room: what would fit beside it, on a GPU. grows: what each
+    further step left behind. largest: the largest new tensor, and who asked for it.
     """
 
     device: torch.device
     before: int
     highest: int
     after: int
-    reserved: int | None
     room: int | None
     grows: int
     largest: tuple[int, str]
@@ -54,8 +50,7 @@ class Peak(Result):
                 " keeps tensors (a list, a graph)."
             )
         if self.room is not None:
-            more = f"; reserved are {size_text(self.reserved)}" if self.reserved else ""
-            lines += [f"{size_text(self.room)} more would fit{more}."]
+            lines += [f"{size_text(self.room)} more would fit."]
         nbytes, where = self.largest
         if nbytes:
             lines += [f"Largest new tensor: {size_text(nbytes)}, {where}"]
@@ -108,33 +103,23 @@ def peak(step: Callable[[], object], device: torch.device | str | None = None) -
     if not counter:
         highest = ledger.highest(start)[0]
     grows = max(0, min(after[1] - after[0], after[2] - after[1]))
-    reserved, room = _room(device)
+    room = _room(device)
     room = None if room is None else room - (highest - end)
-    figures = before, highest, end, reserved, room, grows
+    figures = before, highest, end, room, grows
     who = "torch.accelerator" if counter else "PyTorch's calls"
     return Peak(device, *figures, ledger.largest, who)
 
 
 def _room(device):
-    """(reserved by the allocator, what new tensors could get), in bytes or None."""
-    if device.type == "cpu":
-        return None, _available()
+    """Bytes that new tensors could get, or None where nothing tells."""
     if device.type == "mps":
-        reserved = torch.mps.driver_allocated_memory()
-        return reserved, torch.mps.recommended_max_memory() - reserved
-    reserved = torch.accelerator.memory_reserved(device)
-    cached = reserved - torch.accelerator.memory_allocated(device)
+        limit = torch.mps.recommended_max_memory()
+        return limit - torch.mps.driver_allocated_memory()
     info = getattr(getattr(torch, device.type, None), "mem_get_info", None)
-    return reserved, info and info(device)[0] + cached
-
-
-def _available():
-    """Bytes of main memory that a process could still get, as Linux tells, or None."""
-    meminfo = pathlib.Path("/proc/meminfo")
-    if not meminfo.exists():
+    if not info:
         return None
-    kilobytes = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.M)
-    return int(kilobytes[1]) * 1024
+    gpu = torch.accelerator
+    return info(device)[0] + gpu.memory_reserved(device) - gpu.memory_allocated(device)
 
 
 @dataclass(frozen=True, repr=False)
@@ -162,7 +147,8 @@ class Rehearsed(Result):
         kinds = sorted(self.kinds.items(), key=lambda item: -item[1])
         parts = [f"{kind} {size_text(nbytes)}" for kind, nbytes in kinds]
         lines = [
-            f"On a CUDA GPU the step would hold {size_text(self.peak)}, in {self.phase}:",
+            f"On a CUDA GPU the step would hold {size_text(self.peak)},"
+            f" in {self.phase}:",
             ",\n".join(filter(None, (", ".join(parts[:3]), ", ".join(parts[3:])))),
             *self._notes(),
         ]
