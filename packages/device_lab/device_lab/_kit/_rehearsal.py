@@ -5,7 +5,6 @@ would lower its peak.
 import contextlib
 import functools
 import gc
-import inspect
 import traceback
 import weakref
 from unittest import mock
@@ -21,7 +20,7 @@ from ._cuda_rules import AsCuda, within
 from ._ledger import AGAIN, BACKWARD, FORWARD, OPTIMIZER, Ledger, line_of
 from ._lines import is_reader
 from ._values import CPU
-from .errors import LabError
+from .errors import LabError, without_arguments
 
 
 class Rehearsal(Ledger):
@@ -132,9 +131,8 @@ def second_step(make, change=None):
     """The Rehearsal of the second step that make() returns; change: what is done to it
     after the first. Where the second call trains no more, of the first.
     """
-    if not callable(make) or isinstance(make, nn.Module):
-        raise LabError(f"{ASKS}; this is {_a(make)}")
-    _without_arguments(make, f"{ASKS}; this takes")
+    _is_function(make, "is")
+    without_arguments(make, ASKS)
     with contextlib.ExitStack() as stack:
         cuda = stack.enter_context(AsCuda())
         ledger = Rehearsal(cuda)
@@ -143,9 +141,8 @@ def second_step(make, change=None):
             stack.callback(handle.remove)
         stack.enter_context(ledger)
         step = make()
-        if not callable(step) or isinstance(step, nn.Module):
-            raise LabError(f"{ASKS}; this returned {_a(step)}")
-        _without_arguments(step, "give the step its batch in make(): it takes")
+        _is_function(step, "returned")
+        without_arguments(step, "give them in make(): lambda: {}({})")
         if not ledger.parameters:
             raise LabError("make() has to build the model, too; it made no parameter")
         ledger.begin()
@@ -169,18 +166,9 @@ ASKS = "rehearse asks for a make() that builds model, optimizer and batch, witho
 ASKS += " arguments, and returns the function that does one step"
 
 
-def _a(x):
-    kind = "Tensor" if isinstance(x, torch.Tensor) else type(x).__name__
-    return "None" if x is None else f"a {kind}"
-
-
-def _without_arguments(function, text):
-    with contextlib.suppress(ValueError):  # some of C have no signature
-        signature = inspect.signature(function, follow_wrapped=False)
-        try:
-            signature.bind()
-        except TypeError:
-            raise LabError(f"{text} {signature}") from None
+def _is_function(x, what):
+    if not callable(x) or isinstance(x, nn.Module):
+        raise LabError(f"{ASKS}; this {what} a {type(x).__name__}")
 
 
 @contextlib.contextmanager
