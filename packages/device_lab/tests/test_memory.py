@@ -1,6 +1,5 @@
 """rehearse counts as a GPU does, peak what a step holds; what both say."""
 
-import concurrent.futures
 import functools
 import gc
 import weakref
@@ -15,7 +14,6 @@ from torch.utils.checkpoint import checkpoint
 
 from device_lab import LabError, peak, rehearse
 from device_lab._kit._cuda_rules import WHOLE, AsCuda
-from device_lab._kit._ledger import line
 from device_lab._kit.trace import trace_events
 
 MIB = 2**20
@@ -426,12 +424,6 @@ def test_a_view_is_no_new_tensor():
     held = peak(lambda: torch.ones(2, 1024) @ weight.t(), "cpu")
     assert held.largest[0] == 2 * 1024 * 4, held
     assert "new tensor" not in str(peak(lambda: weight.add_(1), "cpu"))
-
-
-def test_a_thread_without_a_line_of_the_reader_s_has_none():
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        assert pool.submit(line).result() is None
-    assert "test_memory.py" in line()
 
 
 def test_bad_input_of_peak():

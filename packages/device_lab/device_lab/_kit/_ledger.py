@@ -12,9 +12,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ._lines import TORCH, reader_frame
+from ._lines import TORCH, place
 from .devices import pick_device
-from .errors import LabError, file_name
+from .errors import LabError
 
 FORWARD, BACKWARD = "the forward pass", "the backward pass"
 aten = torch.ops.aten
@@ -62,8 +62,9 @@ class Ledger(TorchDispatchMode):
             count = len(self.pieces)  # views are no new tensors
             piece = self.note(x)
             if len(self.pieces) > count and piece.nbytes > self.largest[0]:
-                where = line() or self.phase()
-                self.largest = piece.nbytes, f"{func.overloadpacket} in {where}"
+                where, code, *_ = place()
+                text = f"{func.overloadpacket} in {where}: {code}"
+                self.largest = piece.nbytes, text
         if self.phases[-1] == BACKWARD and self.may_be_in_place(func, args):
             self.copies.append([self.note(x) for x in (out, *args[:2])])
         return out
@@ -160,13 +161,3 @@ def size_text(nbytes: float) -> str:
         if abs(nbytes) >= size:
             return f"{nbytes / size:,.4g} {unit}"
     return f"{nbytes} bytes"
-
-
-def line():
-    """The function, file and line of the reader's code that is running, or None."""
-    frame = reader_frame()
-    return frame and line_of(frame.f_code, frame.f_lineno)
-
-
-def line_of(code, number):
-    return f"{code.co_name}, {file_name(code.co_filename)}:{number}"

@@ -17,10 +17,10 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from ._cuda_rules import AsCuda, within
-from ._ledger import AGAIN, BACKWARD, FORWARD, OPTIMIZER, Ledger, line_of
+from ._ledger import AGAIN, BACKWARD, FORWARD, OPTIMIZER, Ledger
 from ._lines import is_reader
 from ._values import CPU
-from .errors import LabError, without_arguments
+from .errors import LabError, file_name, without_arguments
 
 
 class Rehearsal(Ledger):
@@ -190,10 +190,11 @@ def _explained(ledger):
             raise LabError(f"{ASKS}; this calls a model that was there") from error
         if isinstance(error, LabError):
             raise
-        where = own and line_of(own[-1][0].f_code, own[-1][1])
+        lines = [f"{file_name(each.f_code.co_filename)}:{n}" for each, n in own]
+        where = lines[-1] if lines else "a library"
         text = (
             "leave out for rehearse what needs data, or put fixed values in its place:"
-            f" without data the step stops in {where or 'a library'}: {reason(error)}."
+            f" without data the step stops in {where}: {reason(error)}."
         )
         if read:
             text += f" Unknown values were read as 0, first in {next(iter(read))}."

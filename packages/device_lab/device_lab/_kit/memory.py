@@ -53,7 +53,8 @@ class Peak(Result):
             lines += [f"{size_text(self.room)} more would fit."]
         nbytes, where = self.largest
         if nbytes:
-            lines += [f"Largest new tensor: {size_text(nbytes)}, {where}"]
+            text = f"Largest new tensor: {size_text(nbytes)}, {where}"
+            lines += [textwrap.shorten(text, 88, placeholder=" …")]
         return "\n".join(lines)
 
 
