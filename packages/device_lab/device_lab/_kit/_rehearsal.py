@@ -82,29 +82,23 @@ class Rehearsal(Ledger):
         for module in self.called:
             parameters += module.parameters(recurse=False)
         for optimizer in self.optimizers:
-            parameters += sum([each["params"] for each in optimizer.param_groups], [])
+            for group in optimizer.param_groups:
+                parameters += group["params"]
+                on_host = not (group.get("fused") or group.get("capturable"))
+                states = [optimizer.state.get(p) for p in group["params"]]
+                for x in tree_leaves(states):
+                    self.name(x, "optimizer state", on_host)
         for p in filter(torch.is_tensor, parameters):
             self.name(p, "parameters")
             self.name(p.grad, "gradients")
-        for optimizer in self.optimizers:
-            for x in tree_leaves(list(optimizer.state.values())):
-                self.name(x, "optimizer state")
-            for group in optimizer.param_groups:
-                if not (group.get("fused") or group.get("capturable")):
-                    self.counted_by_host(
-                        [optimizer.state.get(p) for p in group["params"]]
-                    )
 
-    def name(self, x, kind):
+    def name(self, x, kind, on_host=False):
+        """on_host: whether single numbers are, as Adam's steps."""
         piece = self.note(x)
         if piece:
             piece.kind = kind
-
-    def counted_by_host(self, states):
-        """Adam's steps take no memory of the GPU."""
-        for state in states:
-            if isinstance(state, dict) and torch.is_tensor(state.get("step")):
-                self.note(state["step"]).nbytes = 0
+            if on_host and not x.dim():
+                piece.nbytes = 0
 
     def kind(self, piece):
         if piece.kind:
