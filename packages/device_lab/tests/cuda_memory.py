@@ -86,9 +86,9 @@ def test_peak_says_what_the_allocator_counts_and_whether_a_step_leaks():
     assert found.highest == torch.cuda.max_memory_allocated()
     assert found.after == torch.cuda.memory_allocated() and not found.grows
     free, total = torch.cuda.mem_get_info()
-    assert free < found.room + found.highest < total and found.reserved >= found.highest
+    assert free < found.room + found.highest < total
     nbytes, where = found.largest  # autograd's thread works for the line of backward()
-    assert nbytes == 4 * MIB and where.startswith("aten.mm in step, memory_steps.py:")
+    assert nbytes == 4 * MIB and where.startswith("aten.mm in memory_steps.py:")
     kept = []
     found = peak(lambda: kept.append(torch.ones(MIB, device=GPU)), "cuda")
     assert found.grows == 4 * MIB and "leaves 4 MiB behind" in str(found)

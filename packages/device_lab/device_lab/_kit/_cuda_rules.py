@@ -13,6 +13,7 @@ import warnings
 from unittest import mock
 
 import torch
+from torch.nn.functional import ctc_loss
 from torch.optim import optimizer as optim
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
@@ -115,6 +116,8 @@ class _Here(TorchFunctionMode):
             data = self.values.data(args[0])
             with outside():
                 return func(data, *args[1:], **kwargs)
+        if func is ctc_loss:  # of tuples C++ makes tensors with data
+            args = *args[:2], *map(torch.as_tensor, args[2:])
         if func in (torch.Tensor.record_stream, torch.Tensor.pin_memory):
             return args[0]
         if func is torch.Tensor.__deepcopy__:  # it would copy the storage's data

@@ -3,6 +3,7 @@
 import functools
 import gc
 import math
+import sys
 import weakref
 from dataclasses import dataclass
 
@@ -11,9 +12,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ._lines import reader_frame
+from ._lines import TORCH, place
 from .devices import pick_device
-from .errors import LabError, file_name
+from .errors import LabError
 
 FORWARD, BACKWARD = "the forward pass", "the backward pass"
 aten = torch.ops.aten
@@ -61,19 +62,26 @@ class Ledger(TorchDispatchMode):
             count = len(self.pieces)  # views are no new tensors
             piece = self.note(x)
             if len(self.pieces) > count and piece.nbytes > self.largest[0]:
-                where = line() or self.phase()
-                self.largest = piece.nbytes, f"{func.overloadpacket} in {where}"
-        if func in COPIES and self.phases[-1] == BACKWARD:
-            self.copies.append((self.note(out), self.note(args[0])))
+                where, code, *_ = place()
+                text = f"{func.overloadpacket} in {where}: {code}"
+                self.largest = piece.nbytes, text
+        if self.phases[-1] == BACKWARD and self.may_be_in_place(func, args):
+            self.copies.append([self.note(x) for x in (out, *args[:2])])
         return out
 
+    def may_be_in_place(self, func, args):
+        sums = func is aten.add.Tensor and not args[0]._is_view() and engine_calls()
+        return sums or func in COPIES
+
     def in_place(self):
-        """Under a mode backward passes fill a copy of new zeros, else the zeros
-        themselves: areAnyTensorSubclassLike in ATen's derivatives.
+        """Under a mode backward passes fill a copy of new zeros, and sum gradients in
+        a new tensor. Without one they do it in place, in what nobody else holds; views
+        hold their base: areAnyTensorSubclassLike in ATen's derivatives, accumulate in
+        autograd's input_buffer.cpp.
         """
-        for made, zeros in self.copies:
-            if made and zeros and zeros.died == made.born:
-                zeros.died -= 1
+        for made, into, other in self.copies:
+            if made and into and into is not other and into.died == made.born:
+                into.died -= 1
         self.copies.clear()
 
     def call(self, func, args, kwargs):
@@ -130,6 +138,16 @@ class Ledger(TorchDispatchMode):
         return int(curve.max()), start + int(curve.argmax())
 
 
+def engine_calls():
+    """Whether autograd itself makes the call that is running, no hook or Function."""
+    frame = sys._getframe(1)
+    while frame and frame.f_code.co_filename.startswith((TORCH, __file__)):
+        if frame.f_code.co_name == "_engine_run_backward":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def storages():
     """Weak references to those of all tensors that Python holds now."""
     kinds = torch.Tensor, torch.nn.Parameter
@@ -143,13 +161,3 @@ def size_text(nbytes: float) -> str:
         if abs(nbytes) >= size:
             return f"{nbytes / size:,.4g} {unit}"
     return f"{nbytes} bytes"
-
-
-def line():
-    """The function, file and line of the reader's code that is running, or None."""
-    frame = reader_frame()
-    return frame and line_of(frame.f_code, frame.f_lineno)
-
-
-def line_of(code, number):
-    return f"{code.co_name}, {file_name(code.co_filename)}:{number}"

@@ -5,7 +5,6 @@ would lower its peak.
 import contextlib
 import functools
 import gc
-import inspect
 import traceback
 import weakref
 from unittest import mock
@@ -18,10 +17,10 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from ._cuda_rules import AsCuda, within
-from ._ledger import AGAIN, BACKWARD, FORWARD, OPTIMIZER, Ledger, line_of
+from ._ledger import AGAIN, BACKWARD, FORWARD, OPTIMIZER, Ledger
 from ._lines import is_reader
 from ._values import CPU
-from .errors import LabError
+from .errors import LabError, file_name, without_arguments
 
 
 class Rehearsal(Ledger):
@@ -83,29 +82,23 @@ class Rehearsal(Ledger):
         for module in self.called:
             parameters += module.parameters(recurse=False)
         for optimizer in self.optimizers:
-            parameters += sum([each["params"] for each in optimizer.param_groups], [])
+            for group in optimizer.param_groups:
+                parameters += group["params"]
+                on_host = not (group.get("fused") or group.get("capturable"))
+                states = [optimizer.state.get(p) for p in group["params"]]
+                for x in tree_leaves(states):
+                    self.name(x, "optimizer state", on_host)
         for p in filter(torch.is_tensor, parameters):
             self.name(p, "parameters")
             self.name(p.grad, "gradients")
-        for optimizer in self.optimizers:
-            for x in tree_leaves(list(optimizer.state.values())):
-                self.name(x, "optimizer state")
-            for group in optimizer.param_groups:
-                if not (group.get("fused") or group.get("capturable")):
-                    self.counted_by_host(
-                        [optimizer.state.get(p) for p in group["params"]]
-                    )
 
-    def name(self, x, kind):
+    def name(self, x, kind, on_host=False):
+        """on_host: whether single numbers are, as Adam's steps."""
         piece = self.note(x)
         if piece:
             piece.kind = kind
-
-    def counted_by_host(self, states):
-        """Adam's steps take no memory of the GPU."""
-        for state in states:
-            if isinstance(state, dict) and torch.is_tensor(state.get("step")):
-                self.note(state["step"]).nbytes = 0
+            if on_host and not x.dim():
+                piece.nbytes = 0
 
     def kind(self, piece):
         if piece.kind:
@@ -132,9 +125,8 @@ def second_step(make, change=None):
     """The Rehearsal of the second step that make() returns; change: what is done to it
     after the first. Where the second call trains no more, of the first.
     """
-    if not callable(make) or isinstance(make, nn.Module):
-        raise LabError(f"{ASKS}; this is {_a(make)}")
-    _without_arguments(make, f"{ASKS}; this takes")
+    _is_function(make, "is")
+    without_arguments(make, ASKS)
     with contextlib.ExitStack() as stack:
         cuda = stack.enter_context(AsCuda())
         ledger = Rehearsal(cuda)
@@ -143,9 +135,8 @@ def second_step(make, change=None):
             stack.callback(handle.remove)
         stack.enter_context(ledger)
         step = make()
-        if not callable(step) or isinstance(step, nn.Module):
-            raise LabError(f"{ASKS}; this returned {_a(step)}")
-        _without_arguments(step, "give the step its batch in make(): it takes")
+        _is_function(step, "returned")
+        without_arguments(step, "give them in make(): lambda: {}({})")
         if not ledger.parameters:
             raise LabError("make() has to build the model, too; it made no parameter")
         ledger.begin()
@@ -169,18 +160,9 @@ ASKS = "rehearse asks for a make() that builds model, optimizer and batch, witho
 ASKS += " arguments, and returns the function that does one step"
 
 
-def _a(x):
-    kind = "Tensor" if isinstance(x, torch.Tensor) else type(x).__name__
-    return "None" if x is None else f"a {kind}"
-
-
-def _without_arguments(function, text):
-    with contextlib.suppress(ValueError):  # some of C have no signature
-        signature = inspect.signature(function, follow_wrapped=False)
-        try:
-            signature.bind()
-        except TypeError:
-            raise LabError(f"{text} {signature}") from None
+def _is_function(x, what):
+    if not callable(x) or isinstance(x, nn.Module):
+        raise LabError(f"{ASKS}; this {what} a {type(x).__name__}")
 
 
 @contextlib.contextmanager
@@ -202,11 +184,11 @@ def _explained(ledger):
             raise LabError(f"{ASKS}; this calls a model that was there") from error
         if isinstance(error, LabError):
             raise
-        where = own and line_of(own[-1][0].f_code, own[-1][1])
+        lines = [f"{file_name(each.f_code.co_filename)}:{n}" for each, n in own]
+        where = lines[-1] if lines else "a library"
         text = (
-            "hand over one step on a batch that make() builds, by torch.randn or"
-            " torch.randint, without loading, logging and saving. On tensors without"
-            f" data this one stops in {where or 'a library'}: {reason(error)}."
+            "leave out for rehearse what needs data, or put fixed values in its place:"
+            f" without data the step stops in {where}: {reason(error)}."
         )
         if read:
             text += f" Unknown values were read as 0, first in {next(iter(read))}."
@@ -217,7 +199,8 @@ def reason(error):
     """Its first line, or that of what it came from."""
     cause = error.__cause__ or error
     text = str(cause).strip().split("\n")[0].rstrip(".")[:150]
-    return text if isinstance(cause, LabError) else f"{type(cause).__name__}: {text}"
+    kind = "" if isinstance(cause, LabError) else type(cause).__name__
+    return ": ".join(filter(None, (kind, text)))
 
 
 def ways(make, ledger):

@@ -10,7 +10,6 @@ from torch.utils._python_dispatch import _disable_current_modes as outside
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from ._ledger import line
 from ._lines import place
 from .errors import LabError
 
@@ -155,7 +154,7 @@ class Values:
             return
         if inside.startswith("torch/_subclasses"):  # a fake tensor's tolist
             inside = ""
-        text = f"{where}: {code}" + (f" ({inside})" if inside else "")
+        text = _named(where, code, inside)
         decides = _decides(inside.partition("  ")[2] or code, dtype)
         self.read[text] = decides or self.read.get(text, False)
 
@@ -167,10 +166,12 @@ class Values:
         if func in (aten._local_scalar_dense.default, aten.item.default):
             self.note(args[0].dtype)
             return 0.0 if args[0].dtype.is_floating_point else 0
+        where, code, inside, _ = place()
+        line = _named(where, code, inside)
+        cure = "" if inside else "; torch.where and masked_fill do without"
         raise LabError(
-            f"leave {func} out, in {line()}: the size of its result depends on values,"
-            " which tensors without data do not have; torch.where and masked_fill do"
-            " without"
+            f"fix this size for rehearse, or leave the line out: {line}. What {func}"
+            f" makes is as large as values say, which are not there{cure}"
         ) from error
 
     def data(self, x):
@@ -207,6 +208,10 @@ def _decides(code, dtype):
     fraction = dtype.is_floating_point or dtype.is_complex
     counts = not fraction and not re.search(REPORTS, code)
     return dtype == torch.bool or counts or bool(re.search(BRANCHES, code))
+
+
+def _named(where, code, inside):
+    return f"{where}: {code}" + (f" ({inside})" if inside else "")
 
 
 def _tensors(tree):

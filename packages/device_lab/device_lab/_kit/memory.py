@@ -6,10 +6,8 @@ import contextlib
 import dataclasses
 import functools
 import gc
-import pathlib
-import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -17,7 +15,7 @@ from torch import nn
 
 from ._ledger import Ledger, size_text, storages
 from ._rehearsal import second_step, ways
-from ._results import Result, table
+from ._results import Result
 from .devices import pick_device
 from .errors import LabError, batches_for, trained_once, without_arguments
 
@@ -25,16 +23,14 @@ from .errors import LabError, batches_for, trained_once, without_arguments
 @dataclass(frozen=True, repr=False)
 class Peak(Result):
     """Bytes of a step on a device. before, highest, after: in tensors (on CUDA: in the
-    allocator's blocks). reserved: by the allocator; room: what would fit beside it.
-    grows: what each further step left behind. largest: the largest new tensor, and who
-    asked for it.
+    allocator's blocks). room: what would fit beside it, on a GPU. grows: what each
+    further step left behind. largest: the largest new tensor, and who asked for it.
     """
 
     device: torch.device
     before: int
     highest: int
     after: int
-    reserved: int | None
     room: int | None
     grows: int
     largest: tuple[int, str]
@@ -54,11 +50,11 @@ class Peak(Result):
                 " keeps tensors (a list, a graph)."
             )
         if self.room is not None:
-            more = f"; reserved are {size_text(self.reserved)}" if self.reserved else ""
-            lines += [f"{size_text(self.room)} more would fit{more}."]
+            lines += [f"{size_text(self.room)} more would fit."]
         nbytes, where = self.largest
         if nbytes:
-            lines += [f"Largest new tensor: {size_text(nbytes)}, {where}"]
+            text = f"Largest new tensor: {size_text(nbytes)}, {where}"
+            lines += [textwrap.shorten(text, 88, placeholder=" …")]
         return "\n".join(lines)
 
 
@@ -108,33 +104,23 @@ def peak(step: Callable[[], object], device: torch.device | str | None = None) -
     if not counter:
         highest = ledger.highest(start)[0]
     grows = max(0, min(after[1] - after[0], after[2] - after[1]))
-    reserved, room = _room(device)
+    room = _room(device)
     room = None if room is None else room - (highest - end)
-    figures = before, highest, end, reserved, room, grows
+    figures = before, highest, end, room, grows
     who = "torch.accelerator" if counter else "PyTorch's calls"
     return Peak(device, *figures, ledger.largest, who)
 
 
 def _room(device):
-    """(reserved by the allocator, what new tensors could get), in bytes or None."""
-    if device.type == "cpu":
-        return None, _available()
+    """Bytes that new tensors could get, or None where nothing tells."""
     if device.type == "mps":
-        reserved = torch.mps.driver_allocated_memory()
-        return reserved, torch.mps.recommended_max_memory() - reserved
-    reserved = torch.accelerator.memory_reserved(device)
-    cached = reserved - torch.accelerator.memory_allocated(device)
+        limit = torch.mps.recommended_max_memory()
+        return limit - torch.mps.driver_allocated_memory()
     info = getattr(getattr(torch, device.type, None), "mem_get_info", None)
-    return reserved, info and info(device)[0] + cached
-
-
-def _available():
-    """Bytes of main memory that a process could still get, as Linux tells, or None."""
-    meminfo = pathlib.Path("/proc/meminfo")
-    if not meminfo.exists():
+    if not info:
         return None
-    kilobytes = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.M)
-    return int(kilobytes[1]) * 1024
+    gpu = torch.accelerator
+    return info(device)[0] + gpu.memory_reserved(device) - gpu.memory_allocated(device)
 
 
 @dataclass(frozen=True, repr=False)
@@ -159,29 +145,21 @@ class Rehearsed(Result):
     guessed: dict[str, bool] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        parts = [f"{kind} {size}" for kind, size, _ in self._kinds()]
+        kinds = sorted(self.kinds.items(), key=lambda item: -item[1])
+        parts = [f"{kind} {size_text(nbytes)}" for kind, nbytes in kinds]
         lines = [
-            f"{self._head()}:",
+            f"On a CUDA GPU the step would hold {size_text(self.peak)},"
+            f" in {self.phase}:",
             ",\n".join(filter(None, (", ".join(parts[:3]), ", ".join(parts[3:])))),
             *self._notes(),
         ]
-        for way, size, share in self._lower():
-            lines += [f"{size:>10}, {share:>3}, with {way}"]
+        for way, nbytes in (self.lower or {}).items():
+            share = f"{nbytes / self.peak:.0%}"
+            lines += [f"{size_text(nbytes):>10}, {share:>3}, with {way}"]
         for way, reason in self.untried.items():
             text = f"not tried: {way}, because: {reason}"
             lines += textwrap.wrap(text, 88, subsequent_indent="    ")
         return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        lower = [(f"with {way}", *figures) for way, *figures in self._lower()]
-        for way, reason in self.untried.items():
-            lower += [(f"with {way}", "not tried", reason)]
-        head = f"{self._head()}. {' '.join(self._notes())}"
-        return table(head, ("", "", "of the peak"), [*self._kinds(), *lower])
-
-    def _head(self) -> str:
-        size = size_text(self.peak)
-        return f"On a CUDA GPU the step would hold {size}, in {self.phase}"
 
     def _notes(self) -> Iterator[str]:
         yield "Rehearsed, not measured; workspaces and context come on top."
@@ -198,15 +176,6 @@ class Rehearsed(Result):
         if self.lower == {}:
             yield "None of the changes tried lowered it."
 
-    def _kinds(self) -> list[tuple[str, str, str]]:
-        return self._rows(sorted(self.kinds.items(), key=lambda item: -item[1]))
-
-    def _lower(self) -> list[tuple[str, str, str]]:
-        return self._rows((self.lower or {}).items())
-
-    def _rows(self, items: Iterable[tuple[str, int]]) -> list[tuple[str, str, str]]:
-        return [(name, size_text(n), f"{n / self.peak:.0%}") for name, n in items]
-
 
 @batches_for("rehearse takes the step twice")
 def rehearse(make: Callable[[], Callable[[], object]], lower: bool = True) -> Rehearsed:
@@ -220,15 +189,14 @@ def rehearse(make: Callable[[], Callable[[], object]], lower: bool = True) -> Re
 
     The second step is counted, by rules of CUDA, for a GPU that is there, else for an
     H100: an H100's record is met to 0.002%, 14 models on emulated GPUs to 0.2% of the
-    bytes asked for, public loops to 3%, but one, 21% too high, whose gradients of a
-    large vocabulary are summed. Not counted: the context, compiled code, the
-    workspaces of cuBLAS (16 MiB, on Hopper 64) and cuDNN, what cuDNN keeps for
-    recurrent layers. All tensors count that are not a loader's or NumPy's: give a
-    batch, not a data set.
+    bytes asked for, public loops to 4% of those allocated. Not counted: the context,
+    compiled code, the workspaces of cuBLAS (16 MiB, on Hopper 64) and cuDNN, what cuDNN
+    keeps for recurrent layers. All tensors count that are not a loader's or NumPy's:
+    give a batch, not a data set.
 
     Half of the batch and fused are estimated from the peak, other changes rehearsed.
     LabError if make() returns no step or makes no parameter, or where a step cannot
-    run without data: it says what to hand over instead.
+    run without data: it says what to leave out or to fix.
     """
     ledger = second_step(make)
     highest, at = ledger.highest(ledger.start)
