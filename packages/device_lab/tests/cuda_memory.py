@@ -29,7 +29,7 @@ def test_the_rehearsed_peak_is_what_the_allocator_counts(name):
     """Asked for: to 0.2%. Allocated: to 2%, or by the rests of a few blocks that were
     too small (1 MiB) to be split off.
     """
-    forecast = rehearse(STEPS[name])
+    forecast = rehearse(STEPS[name], lower=False)
     allocated, asked = measured(STEPS[name])
     off, rest = forecast.peak / asked - 1, allocated - forecast.peak
     print(f"{name}: {asked / MIB:.1f} MiB, off {off:.3%}, rests {rest / allocated:.2%}")
@@ -48,6 +48,7 @@ def test_within_two_percent_of_the_allocator(name):
     assert abs(forecast / allocated - 1) < 0.02
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("name", [*STEPS, *HARDER])
 def test_peak_is_what_the_allocator_counts(name):
     step = ({**STEPS, **HARDER}[name])()

@@ -60,11 +60,6 @@ def forward_line(at: Place) -> str:
     return (node and node.metadata.get("line")) or "a line further up"
 
 
-def reader_frame() -> FrameType | None:
-    """The innermost frame of code that is no library's; some threads have none."""
-    return _frames()[0]
-
-
 def is_reader(path: str) -> bool:
     """Whether a file is neither PyTorch's, the kit's, a library's nor Python's."""
     library = any(part in path for part in LIBRARIES)

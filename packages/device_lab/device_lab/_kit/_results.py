@@ -1,10 +1,6 @@
-"""What the kit's functions return: text for people, a dictionary for programs, and in a
-notebook a table where one reads better.
-"""
+"""What the kit's functions return: text for people, a dictionary for programs."""
 
-import html
 import json
-from collections.abc import Iterable
 from typing import Any
 
 
@@ -31,17 +27,3 @@ class Result:
         )
         plain: dict[str, Any] = json.loads(text, parse_constant=lambda name: None)
         return plain
-
-
-def table(head: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """HTML: a sentence, and a table below it. All of it is escaped."""
-
-    def row(cells: Iterable[object], tag: str) -> str:
-        texts = (html.escape(str(cell)).replace("\n", "<br>") for cell in cells)
-        style = "text-align: left"
-        return "".join(f'<{tag} style="{style}">{text}</{tag}>' for text in texts)
-
-    body = "".join(f"<tr>{row(cells, 'td')}</tr>" for cells in rows)
-    return (
-        f"<p>{html.escape(head)}</p><table><tr>{row(columns, 'th')}</tr>{body}</table>"
-    )
