@@ -32,6 +32,9 @@ def part(milliseconds, spread=0.01):
         ({"loop": 12, "loader": 3, "step": 12}, True, CPU, 2, "step", "12 ms"),
         ({"loop": 12, "loader": 11.5, "step": 12}, True, CPU, 2, "both", "as long"),
         ({"loop": 9, "loader": 4, "step": 5}, True, CPU, 0, "between", "num_workers="),
+        ({"loop": 9, "loader": 6, "step": 3}, True, CPU, 0, "between", "=2 or more"),
+        # steps of other batches than the kept one may take longer
+        ({"loop": 46, "loader": 0.2, "step": 38}, True, CPU, 0, "step", "38 ms"),
         ({"loop": 9, "loader": 4, "step": 5}, True, CPU, 2, "between", "handing over"),
         (
             {"loop": 9, "loader": 4, "step": 9, "step, no copy": 6, "launch": 1},

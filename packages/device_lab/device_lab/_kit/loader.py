@@ -271,7 +271,9 @@ def _judge(parts, pinned, device, workers):
     texts = {name: time_text(part.median) for name, part in parts.items()}
     needs = f"{texts['loader']} a batch; the step needs {texts['step']}"
     loads, steps = loader.fills(loop), step.fills(loop)
-    if loads is None or steps is None:
+    if not workers and loader.high < (1 - NEAR) * loop.low:
+        steps = True  # all the rest is the step's, if not with the kept batch
+    elif loads is None or steps is None:
         return "undecided", f"Undecided, as times vary: the loader needs {needs}.\n"
     if loads and steps:
         return "both", f"Loader and step need about as long: {needs}."
@@ -281,7 +283,8 @@ def _judge(parts, pinned, device, workers):
     if steps:
         return _judge_step(parts, pinned, device, texts)
     if not workers:
-        how = "Workers (num_workers=) would load while the step works."
+        enough = math.ceil(loader.median / step.median)
+        how = f"Workers (num_workers={enough} or more) would load while the step works."
         return "between", f"Loader and step take turns: {needs}.\n{how}"
     lost = time_text(loop.median - max(loader.median, step.median))
     lost = f"{lost} of {texts['loop']} a batch are lost between loader and step"
