@@ -124,8 +124,7 @@ lint: env-check
 minutes: env-check
 	$(VENV) -m tools.lessons.minutes $(LESSONS)
 
-# Six processes keep both cores of a small machine busy: those of lessons often wait for
-# others that they start. The last line says what ran.
+# Five processes keep both cores of a small machine busy; the last line says what ran.
 test: env-test
 	OMP_WAIT_POLICY=passive $(MAKE) -j3 lint test-unit test-lessons
 	@$(VENV) -m tools.tally
@@ -147,7 +146,8 @@ test-slow: env-test
 	OMP_NUM_THREADS=1 $(VENV) $(UNIT) $(TWO) -m "slow and not timed"
 
 test-lessons: env-test
-	LAB_STRICT=1 LAB_UNTIMED=1 $(VENV) $(NBVAL) -n 3 --dist loadfile $(LESSONS)
+	OMP_NUM_THREADS=1 LAB_STRICT=1 LAB_UNTIMED=1 \
+	    $(VENV) $(NBVAL) -n 2 --dist loadfile $(LESSONS)
 
 # First what judges times, with the machine to itself. Last the website, whose explorers
 # the slow tests have drawn. MARK, LESSONS, EMULATED: what every week runs whole runs in

@@ -544,6 +544,7 @@ install.constraint='/c.txt'
 # What is installed
 
 
+@pytest.mark.slow
 def test_importing_the_kit_starts_nothing(tmp_path):
     """From any folder, without a warning: no thread, no device, no slow library that a
     script may not need.

@@ -93,6 +93,7 @@ else:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(missing_xla() is None, reason="torch_xla stands in its place")
 def test_where_pytorchs_own_lazy_device_has_gone_only_a_cell_ends():
     _run(GONE)

@@ -173,6 +173,7 @@ torch.distributed.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="needs it")
 def test_waits_of_no_usual_step_are_none():
     """DistributedDataParallel builds its buckets anew in the second step of all."""

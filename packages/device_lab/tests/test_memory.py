@@ -156,12 +156,10 @@ def blocks(sequence, batch, hidden=1024, heads=16):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sequence", "batch", "measured", "best"),
-    [
-        (1024, 8, 2_939_274_240, "checkpoint"),
-        pytest.param(64, 1, 1_007_698_432, "fused", marks=pytest.mark.slow),
-    ],
+    [(1024, 8, 2_939_274_240, "checkpoint"), (64, 1, 1_007_698_432, "fused")],
 )
 def test_an_h100_measured_the_same(sequence, batch, measured, best):
     """memory_forecast in notebooks/recorded/nvidia-h100-80gb-hbm3/07_memory.json."""

@@ -248,6 +248,7 @@ def test_verdicts_are_the_same_without_forks(monkeypatch, capsys):
     assert "≠ wrong" in (shown := capsys.readouterr().out) and "announced" not in shown
 
 
+@pytest.mark.slow
 def test_in_a_notebook(run):
     row = "%%today a/b: wrong\nprint(x.device)\n# ---- today\nprint('meta')"
     cells = run(

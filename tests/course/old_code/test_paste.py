@@ -44,6 +44,7 @@ def test_a_listing_that_has_lost_its_indentation_is_not_run(
         assert any("Like detection/cuda-or-cpu" in other for other in rest)
 
 
+@pytest.mark.slow
 def test_other_listings_are_run(capsys):
     # all of it indented; no Python, which says so itself
     for source in ("    x = 1\n    if x:\n        print(x)\n", "pip install torch"):
