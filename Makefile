@@ -25,9 +25,9 @@ NBVAL := -m tools.lessons.plugin
 N ?=
 LESSONS := $(or $(wildcard notebooks/$(N)*.ipynb),$(error there is no lesson $(N)))
 # What `make test-all` takes of the lessons, of which each week runs all: those with cells
-# for XLA, and those with more than one claim about time.
+# for XLA, and those with ten claims about time and more.
 XLA := $(wildcard $(addsuffix _*,$(addprefix notebooks/,01 04 13 16)))
-TIMED := $(wildcard $(addsuffix _*,$(addprefix notebooks/,04 05 06 09 16)))
+TIMED := $(wildcard $(addsuffix _*,$(addprefix notebooks/,04 06 09)))
 # Of tests: pytest's -m.
 MARK ?=
 

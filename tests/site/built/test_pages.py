@@ -153,8 +153,15 @@ def test_there_are_pages():
     assert len(LESSONS) == 17 and others <= {*PAGES}, "run `make site`"
 
 
-@pytest.mark.parametrize("scheme", WIDTHS)
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize(
+    ("path", "scheme"),
+    [
+        # each page in one of the schemes; each week in both
+        pytest.param(path, scheme, marks=pytest.mark.weekly if (n + m) % 2 else [])
+        for n, path in enumerate(PAGES)
+        for m, scheme in enumerate(WIDTHS)
+    ],
+)
 def test_page(path, scheme, address, contexts):
     if "LAB_SHOTS" in os.environ:
         name = path.removesuffix(".html").replace("/", "_")
