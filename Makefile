@@ -145,12 +145,8 @@ test-package: env-test
 test-slow: env-test
 	OMP_NUM_THREADS=1 $(VENV) $(UNIT) $(TWO) -m "slow and not timed"
 
-# First those that start processes and wait for them: unit tests, which end sooner, leave
-# no core idle meanwhile.
-WAITING := $(foreach each,12 15 11 14,$(filter notebooks/$(each)_%,$(LESSONS)))
 test-lessons: env-test
-	LAB_STRICT=1 LAB_UNTIMED=1 $(VENV) $(NBVAL) -n 2 --dist loadfile \
-	    --no-loadscope-reorder $(WAITING) $(filter-out $(WAITING),$(LESSONS))
+	LAB_STRICT=1 LAB_UNTIMED=1 $(VENV) $(NBVAL) -n 2 --dist loadfile $(LESSONS)
 
 # First what judges times, with the machine to itself. Last the website, whose explorers
 # the slow tests have drawn. MARK, LESSONS, EMULATED: what every week runs whole runs in

@@ -112,7 +112,7 @@ class Lessons:
     def __init__(self, paths, options):
         self.options = options
         self.lessons = {}
-        for path in sorted(paths):
+        for path in paths:
             cells = range(len(code_of(path)) * (2 if options.twice else 1))
             self.lessons[path.stem] = Lesson(
                 path, set(cells), Counter(cells=len(cells))
