@@ -35,6 +35,19 @@ def number(request):
     return request.param
 
 
+def test_of_a_cell_that_only_defines_no_more_than_is_used():
+    cell = "# @title T\nimport a, b\n\n\n@a.c\ndef f():\n    return b\n\n\nx = f()"
+    wanted = "import a, b\n@a.c\ndef f():\n    return b"
+    assert drawings.only_definitions(cell, [0, 1]) == wanted
+    assert drawings.only_definitions(cell, [0, 2]) == "", "x may be changed: all of it"
+    assert drawings.only_definitions(f"#| requires: cuda\n{cell}", [0]) == ""
+
+
+def test_an_explorer_needs_no_cell_that_starts_processes():
+    for number in NUMBERS:
+        assert "%%torchrun" not in "\n".join(drawings.explorer_cells(number))
+
+
 @functools.cache
 def made(number):
     """What a page shows of an explorer, and what stands beside it for tests."""

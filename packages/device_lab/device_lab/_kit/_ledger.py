@@ -63,8 +63,8 @@ class Ledger(TorchDispatchMode):
             piece = self.note(x)
             if len(self.pieces) > count and piece.nbytes > self.largest[0]:
                 where, code, *_ = place()
-                text = f"{func.overloadpacket} in {where}: {code}"
-                self.largest = piece.nbytes, text
+                where = f"{where}: {code}" if code else where
+                self.largest = piece.nbytes, f"{func.overloadpacket} in {where}"
         if self.phases[-1] == BACKWARD and self.may_be_in_place(func, args):
             self.copies.append([self.note(x) for x in (out, *args[:2])])
         return out
