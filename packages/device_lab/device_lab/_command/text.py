@@ -16,11 +16,12 @@ LONG = {
 
 
 class Row(NamedTuple):
-    """mark: its number, share or rate. notes: a line each."""
+    """mark: number, share or rate. inside: where in a library. notes: a line each."""
 
     mark: str
     place: str
     code: str = ""
+    inside: str = ""
     notes: tuple = ()
 
 
@@ -55,7 +56,7 @@ def many(number, word):
 def sections(facts):
     """All of the report. What a terminal cuts stands on the page, whole."""
     changes = [
-        Row(f"{i}.", x["where"], x["code"], (_cure(x), f"saves: {x['saves']['text']}"))
+        Row(f"{i}.", x["where"], x["code"], notes=_notes(x))
         for i, x in enumerate(facts["changes"], 1)
     ]
     nothing = [] if changes else ["nothing worth a change was seen"]
@@ -71,8 +72,9 @@ def sections(facts):
     ]
 
 
-def _cure(change):
-    return f"{change['cure']} (lesson {change['lesson']})"
+def _notes(change):
+    cure = f"{change['cure']} (lesson {change['lesson']})"
+    return cure, f"saves: {change['saves']['text']}"
 
 
 def _head(facts):
@@ -81,18 +83,15 @@ def _head(facts):
     name = f" ({facts['device_name']})" if facts["device_name"] else ""
     yield (
         f"{facts['device']}{name}, torch {facts['torch']}, Python {facts['python']},"
-        f" {facts['system']}; {many(sum(watched.values()), 'step')} watched in"
-        f" {time(facts['seconds'])}, of it {time(facts['own_seconds'])} to watch"
+        f" {facts['system']}; {many(sum(watched.values()), 'step')} in"
+        f" {time(facts['seconds'])}, watching took {time(facts['own_seconds'])} of it"
     )
     said = "a step: " + STEPS.get(step.get("by"), "no two equal steps were seen")
     said += f", {step['at']['where']}" if step.get("at") else ""
-    names = {"optimizers": "optimizer", "backwards": "backward pass", "batches": "batch"}
-    for key, name in names.items():
-        number = step.get(key) or 0
-        said += f"; {number:g} × {name}" if number > 1 else ""
+    for name in ("optimizers", "backwards", "batches"):
+        number = step.get(name) or 0
+        said += f"; {number:g} {name}" if number > 1 else ""
     yield said + (f"; a cycle has {step['cycle']}" if step.get("cycle") else "")
-    if facts["ended"]:
-        yield f"not watched whole: {facts['ended']}"
 
 
 def _parts(parts, whole, text):
@@ -102,10 +101,9 @@ def _parts(parts, whole, text):
     return [(name, text(x), x / whole) for name, x in rows if x >= 0.005 * whole]
 
 
-def _line(line, whole):
-    inside = (f"in {line['inside']}",) if line["inside"] else ()
-    share = line["seconds"] / (whole or 1)
-    return Row(f"{share:.0%}", line["where"], line["code"], inside)
+def _line(line, whole, kind=""):
+    share = f"{line['seconds'] / (whole or 1):.0%}"
+    return Row(share, line["where"] + kind, line["code"], line["inside"])
 
 
 def _pace(pace):
@@ -119,10 +117,7 @@ def _pace(pace):
     rows = [_line(x, step) for x in pace["lines"] if x["seconds"] >= 0.03 * step]
     long = pace["long"]
     if long:
-        rows += [
-            _line(x, long["seconds"])._replace(notes=("of the long steps",))
-            for x in long["lines"]
-        ]
+        rows += [_line(x, long["seconds"], ", long steps") for x in long["lines"]]
     bars = _parts(pace["parts"], step, time)
     return Section("PACE", [said, *_more(pace)], bars, rows, 5 + 3 * bool(long))
 
@@ -136,9 +131,10 @@ def _more(pace):
     long, evaluation = pace["long"], pace["evaluation"]
     if long:
         every = f", one in {long['every']:g}" if long["every"] else ""
+        each, why = time(long["seconds"]), LONG.get(long["why"], "")
         yield (
-            f"{long['count']} of {long['of']} steps take {time(long['seconds'])}{every},"
-            f" {long['share']:.0%} of the time{LONG.get(long['why'], '')}"
+            f"{long['count']} of {long['of']} steps take {each}{every},"
+            f" {long['share']:.0%} of the time{why}"
         )
     if evaluation:
         batches = f"in all {evaluation['batches']:g} batches"
@@ -153,13 +149,13 @@ def _waits(waits):
     said = f"{waits['each']:.3g} in each step{counted} ({many(waits['steps'], 'step')})"
     rows = []
     for x in waits["rows"]:
-        place = x["where"] + (f" in {x['inside']}" if x["inside"] else "")
-        note = f"{x['operation']}{_often(x, waits)}: {x['why']}: {x['cure']}"
-        rows.append(Row(f"×{x['times']:.3g}", place, x["code"], (note,)))
+        note = f"{x['operation']}{often(x, waits)}: {x['why']}: {x['cure']}"
+        many_times = f"×{x['times']:.3g}"
+        rows.append(Row(many_times, x["where"], x["code"], x["inside"], (note,)))
     return Section("WAITS", [said], rows=rows)
 
 
-def _often(row, waits):
+def often(row, waits):
     if row["assumed"]:
         return ", if the tensor lies on the host"
     if row["branch"]:
@@ -173,10 +169,8 @@ def _memory(memory):
     if not memory:
         return Section("MEMORY", ["not watched"])
     highest, largest = memory["highest"], memory["largest"]
-    said = [
-        f"{size(highest)} at the highest, in {memory['phase']}; {size(memory['before'])}"
-        " before the step"
-    ]
+    before = f"; {size(memory['before'])} before the step"
+    said = [f"{size(highest)} at the highest, in {memory['phase']}{before}"]
     if memory["grows"]:
         keeper = memory["keeper"]
         by = f": {keeper['name']}, {keeper['where']}" if keeper else ""
@@ -189,10 +183,10 @@ def _memory(memory):
 
 
 def _left(rows):
-    found = [
-        Row("", x["path"], f"{many(x['count'], 'tensor')}, {size(x['bytes'])}", (x["why"],))
-        for x in rows
-    ]
+    found = []
+    for x in rows:
+        much = f"{many(x['count'], 'tensor')}, {size(x['bytes'])}"
+        found.append(Row("", x["path"], notes=(f"{much}; {x['why']}",)))
     return [] if found else ["nothing found"], [], found
 
 
@@ -212,7 +206,7 @@ def _models(seen):
 
 def _seen(seen):
     yield f"batch {seen['batch']}" if seen["batch"] else "no batch of a loader"
-    yield "autocast " + ", ".join(seen["autocast"]) if seen["autocast"] else "no autocast"
+    yield "autocast " + (", ".join(seen["autocast"]) or "off")
     if seen["scaler"]:
         yield "GradScaler skipped {skipped} of {steps} steps".format(**seen["scaler"])
     compiled = seen["compiled"]
@@ -260,13 +254,16 @@ def _lines(section):
     title, indent = section.title, INDENT if section.title else 0
     bars = [f"{name} {value} ({share:.0%})" for name, value, share in section.bars]
     said = [*section.said[:1], ", ".join(bars), *section.said[1:]]
+    if not title:
+        said[0] = clip(clean(said[0]))
     lines = [line for x in said if x for line in wrap(clean(x), indent)]
     whole = title == "CHANGE FIRST"
     for row in section.rows[: section.most]:
-        place = f"{row.mark:>6}  {clean(row.place)}  {clean(row.code)}"
-        lines.append(clip(place.rstrip()))
-        for note in row.notes:
-            lines += wrap(clean(note), 8)[: 2 if whole else 1]
+        parts = row.place, row.code, f"in {row.inside}" if row.inside else ""
+        parts = [clean(part) for part in parts if part]
+        lines.append(clip(f"{row.mark:>6}  {'  '.join(parts)}"))
+        for note in map(clean, row.notes):
+            lines += wrap(clip(note, 160), 8) if whole else [clip(" " * 8 + note)]
     more = len(section.rows) - section.most
     lines += [f"        … and {more} more: see --json"] if more > 0 else []
     if section.said:
@@ -287,8 +284,8 @@ def terminal(facts, color=False):
     blocks[0], blocks[-1] = _cut(blocks[0], 6), _cut(blocks[-1], 8)
     sizes = [len(block) for block in blocks]
     airy = sum(sizes) + len(blocks) - 1 <= LINES
-    while sum(sizes) > LINES - 2:
-        sizes[sizes.index(max(sizes))] -= 1
+    while sum(sizes) > LINES - 2:  # head and changes stay whole
+        sizes[max(range(2, len(sizes)), key=sizes.__getitem__)] -= 1
     lines = []
     for i, (part, block, most) in enumerate(zip(parts, blocks, sizes, strict=True)):
         lines += [""] * (i in (1, 2) or (airy and i > 0))
