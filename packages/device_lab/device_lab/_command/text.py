@@ -26,13 +26,14 @@ class Row(NamedTuple):
 
 
 class Section(NamedTuple):
-    """bars: (name, value, share from 0 to 1). most: rows that a terminal shows."""
+    """bars: (name, value, share from 0 to 1). A terminal shows so many rows, lines."""
 
     title: str
     said: list
     bars: list = []
     rows: list = []
     most: int = 6
+    room: int = 20
 
 
 def size(nbytes):
@@ -61,14 +62,14 @@ def sections(facts):
     ]
     nothing = [] if changes else ["nothing worth a change was seen"]
     return [
-        Section("", list(_head(facts))),
+        Section("", list(_head(facts)), room=6),
         Section("CHANGE FIRST", nothing, rows=changes),
         _pace(facts["pace"]),
         _waits(facts["waits"]),
         _memory(facts["memory"]),
         Section("LEFT BEHIND", *_left(facts["left_behind"]), most=3),
         Section("SEEN", ["; ".join([*_models(facts["seen"]), *_seen(facts["seen"])])]),
-        Section("NOT KNOWN", facts["not_known"] or ["nothing else"]),
+        Section("NOT KNOWN", facts["not_known"], room=8),
     ]
 
 
@@ -137,9 +138,8 @@ def _more(pace):
             f" {long['share']:.0%} of the time{why}"
         )
     if evaluation:
-        batches = f"in all {evaluation['batches']:g} batches"
-        each = f"{time(evaluation['seconds'])} each, {batches}"
-        yield f"{many(evaluation['count'], 'evaluation')}, {each}"
+        each = f"{time(evaluation['seconds'])} and {evaluation['batches']:g} batches each"
+        yield f"{many(evaluation['count'], 'evaluation')}: {each}"
 
 
 def _waits(waits):
@@ -251,46 +251,44 @@ def wrap(text, indent):
 
 
 def _lines(section):
+    """(all lines, how many a terminal shows)"""
     title, indent = section.title, INDENT if section.title else 0
     bars = [f"{name} {value} ({share:.0%})" for name, value, share in section.bars]
     said = [*section.said[:1], ", ".join(bars), *section.said[1:]]
     if not title:
         said[0] = clip(clean(said[0]))
     lines = [line for x in said if x for line in wrap(clean(x), indent)]
-    whole = title == "CHANGE FIRST"
-    for row in section.rows[: section.most]:
+    if section.said:
+        lines[0] = title + lines[0][len(title) :]
+    else:
+        lines = [title, *lines]
+    shown = section.room
+    for i, row in enumerate(section.rows):
+        if i == section.most:
+            shown = min(shown, len(lines) + 1)
         parts = row.place, row.code, f"in {row.inside}" if row.inside else ""
         parts = [clean(part) for part in parts if part]
         lines.append(clip(f"{row.mark:>6}  {'  '.join(parts)}"))
         for note in map(clean, row.notes):
-            lines += wrap(clip(note, 160), 8) if whole else [clip(" " * 8 + note)]
-    more = len(section.rows) - section.most
-    lines += [f"        … and {more} more: see --json"] if more > 0 else []
-    if section.said:
-        return [title + lines[0][len(title) :], *lines[1:]]
-    return [title, *lines]
-
-
-def _cut(lines, most):
-    left = len(lines) - most + 1
-    more = f"        … and {left} more lines: see --json"
-    return lines if left < 2 else [*lines[: most - 1], more]
+            change = title == "CHANGE FIRST"
+            lines += wrap(clip(note, 160), 8) if change else [clip(" " * 8 + note)]
+    return lines, min(shown, len(lines))
 
 
 def terminal(facts, color=False):
     """At most 45 lines of 100 columns. color adds ANSI codes, and nothing else."""
-    parts = sections(facts)
-    blocks = [_lines(part) for part in parts]
-    blocks[0], blocks[-1] = _cut(blocks[0], 6), _cut(blocks[-1], 8)
-    sizes = [len(block) for block in blocks]
+    blocks = [_lines(section) for section in sections(facts)]
+    sizes = [shown for _, shown in blocks]
     airy = sum(sizes) + len(blocks) - 1 <= LINES
     while sum(sizes) > LINES - 2:  # head and changes stay whole
         sizes[max(range(2, len(sizes)), key=sizes.__getitem__)] -= 1
-    lines = []
-    for i, (part, block, most) in enumerate(zip(parts, blocks, sizes, strict=True)):
-        lines += [""] * (i in (1, 2) or (airy and i > 0))
-        first, *rest = _cut(block, most)
-        if color and part.title:
-            first = f"\033[1m{part.title}\033[0m{first[len(part.title) :]}"
-        lines += [first, *rest]
-    return "\n".join(lines)
+    found = []
+    for i, ((lines, _), shown) in enumerate(zip(blocks, sizes, strict=True)):
+        found += [""] * (i in (1, 2) or (airy and i > 0))
+        left = len(lines) - shown + 1
+        if left > 1:
+            lines[shown - 1 :] = [f"        … and {left} more lines: see --json"]
+        if color and i:
+            lines[0] = f"\033[1m{lines[0][:INDENT]}\033[0m{lines[0][INDENT:]}"
+        found += lines
+    return "\n".join(found)
