@@ -23,7 +23,7 @@ def wait(where, code, operation="item", **more):
         "times": 1.0,
         "steps": 7,
         "each": True,
-        "every": None,
+        "every": 1,
         "assumed": False,
         "branch": None,
     }
@@ -162,7 +162,9 @@ USUAL = {
             wait("train.py:21", "x, y = x.to(device), y.to(device)", "to", times=2.0)
             | COPY,
             wait("train.py:31", "total += loss.item()"),
-            wait("train.py:35", "print(loss)", "print", steps=1, each=False),
+            wait(
+                "train.py:35", "print(loss)", "print", steps=1, each=False, every=None
+            ),
         ],
     },
     "memory": MEMORY,

@@ -171,7 +171,7 @@ def test_the_waits_of_one_line_are_one_change():
     [
         {"assumed": True},
         {"branch": "train.py:28"},
-        {"each": False, "steps": 1},
+        {"each": False, "steps": 1, "every": None},
         {"each": False, "steps": 1, "every": 16, "times": 15.0},
         {"cure": "nothing is known to avoid it, but fewer calls"},
     ],
@@ -409,6 +409,7 @@ def test_each_lesson_that_is_named_is_about_that():
         ({"memory": None}, "Memory was not watched."),
         ({"notes": ["Other threads took steps."]}, "Other threads took steps."),
         ({"waits__steps": 4}, "Waits were counted in 4 steps"),
+        ({"pace__timed": 4}, "The pace is that of 4 steps."),
         ({"pace__highest": 0.06}, "Steps took 37.1 ms to 60 ms"),
         ({"step__cycle": 16}, "pace in 9, waits in 7, memory in 3."),
         (

@@ -163,9 +163,8 @@ def _waits(facts):
             lines.setdefault(x["where"], []).append(x)
     for rows in lines.values() if idle >= 0.03 else ():
         row = max(rows, key=lambda x: x["times"] * x["steps"])
-        a_step = row["times"] * row["steps"] / (waits["steps"] or 1)
-        if row["every"]:
-            a_step = row["times"] / row["every"]
+        seldom = row["every"] or waits["steps"] / (row["steps"] or 1)
+        a_step = row["times"] / seldom
         if not row["each"] and a_step < 1:
             continue
         alike = [x["times"] for x in rows if x["each"] == row["each"]]
@@ -218,7 +217,7 @@ KINDS += _memory, _breaks
 
 
 def not_known(facts):
-    ended = [f"All that comes later: {facts['ended']}."] if facts["ended"] else []
+    ended = [f"What more steps would show: {facts['ended']}."] if facts["ended"] else []
     kinds = _of_device, _of_waits, _of_steps, _of_others
     return [*ended, *facts["notes"], *(said for kind in kinds for said in kind(facts))]
 
@@ -259,7 +258,9 @@ def _of_steps(facts):
     pace, cycle = facts["pace"], (facts["step"] or {}).get("cycle") or 0
     if not pace:
         yield "No step was timed."
-    elif pace["highest"] > 1.5 * pace["lowest"]:
+    elif pace["timed"] < 5:
+        yield f"The pace is that of {many(pace['timed'], 'step')}."
+    if pace and pace["highest"] > 1.5 * pace["lowest"]:
         low, high = time(pace["lowest"]), time(pace["highest"])
         yield f"Steps took {low} to {high}: unlike steps, or a machine with other work."
     if not facts["memory"]:

@@ -138,7 +138,9 @@ def _more(pace):
             f" {long['share']:.0%} of the time{why}"
         )
     if evaluation:
-        each = f"{time(evaluation['seconds'])} and {evaluation['batches']:g} batches each"
+        each = (
+            f"{time(evaluation['seconds'])} and {evaluation['batches']:g} batches each"
+        )
         yield f"{many(evaluation['count'], 'evaluation')}: {each}"
 
 
@@ -160,9 +162,11 @@ def often(row, waits):
         return ", if the tensor lies on the host"
     if row["branch"]:
         return f", where {row['branch']} chose the CPU's way"
+    if row["each"]:
+        return ""
     if row["every"]:
         return f", in one of {row['every']:g} steps"
-    return "" if row["each"] else f", in {row['steps']} of {waits['steps']} steps"
+    return f", in {row['steps']} of {waits['steps']} steps"
 
 
 def _memory(memory):
@@ -187,7 +191,8 @@ def _left(rows):
     for x in rows:
         much = f"{many(x['count'], 'tensor')}, {size(x['bytes'])}"
         found.append(Row("", x["path"], notes=(f"{much}; {x['why']}",)))
-    return [] if found else ["nothing found"], [], found
+    said = "what model.to(device) does not move:" if found else "nothing found"
+    return [said], [], found
 
 
 def _models(seen):
