@@ -337,9 +337,9 @@ def test_time_and_memory_of_one_cure_are_one_change():
         ("NVIDIA H200", "torch.autocast to bfloat16"),
         ("NVIDIA A100-SXM4-40GB", "torch.autocast to bfloat16"),
         ("NVIDIA GeForce RTX 4090", "torch.autocast to bfloat16"),
-        ("Tesla T4", "torch.autocast to float16, and a GradScaler"),
-        ("Tesla V100-SXM2-16GB", "torch.autocast to float16, and a GradScaler"),
-        ("NVIDIA GeForce RTX 2080 Ti", "torch.autocast to float16, and a GradScaler"),
+        ("Tesla T4", "torch.autocast to float16, with a GradScaler"),
+        ("Tesla V100-SXM2-16GB", "torch.autocast to float16, with a GradScaler"),
+        ("NVIDIA GeForce RTX 2080 Ti", "torch.autocast to float16, with a GradScaler"),
         ("Tesla P100-PCIE-16GB", None),
         ("Tesla K80", None),
         ("NVIDIA GeForce GTX 1080", None),
@@ -349,6 +349,11 @@ def test_time_and_memory_of_one_cure_are_one_change():
 )
 def test_autocast_is_named_for_a_busy_gpu_with_tensor_cores(name, cure):
     facts = changed(QUIET, device="cuda:0", device_name=name, pace__busy=0.9)
+    precise = [x["cure"] for x in advice.changes(facts)]
+    assert [
+        "; or torch.set_float32_matmul_precision('high')" in x for x in precise
+    ] == (["bfloat16" in cure] if cure else [])
+    facts = changed(facts, seen__matmul_precision="high")
     assert [x["cure"] for x in advice.changes(facts)] == [cure] * bool(cure)
     assert advice.changes(changed(facts, seen__autocast=["cuda bfloat16"])) == []
     assert advice.changes(changed(facts, pace__busy=0.4)) == []
@@ -487,12 +492,14 @@ def test_of_a_usual_script_the_terminal_says():
         "a step: from one optimizer.step() to the next, train.py:30",
         "    1.  train.py:12  loader = DataLoader(data, batch_size=64, shuffle=True)",
         "        saves: up to 16 ms of 40 ms a step, where cores are free",
-        "PACE          40 ms a step, 25 steps a second (mean of 9, from 37.1 ms to 43.4 ms)",
+        "PACE          40 ms a step, 25 steps a second (mean of 9, from 37.1 ms to 43.4"
+        " ms)",
         "   40%  train.py:20  for x, y in loader:  in data.py:31",
         "    ×2  train.py:21  x, y = x.to(device), y.to(device)",
-        "        print, in 1 of 7 steps: a value is read: keep it on the device, read it every"
-        " n steps",
-        "MEMORY        39.29 MiB at the highest, in the backward pass; 13.26 MiB before the step",
+        "        print, in 1 of 7 steps: a value is read: keep it on the device, read it"
+        " every n steps",
+        "MEMORY        39.29 MiB at the highest, in the backward pass; 13.26 MiB before the"
+        " step",
         "LEFT BEHIND   nothing found",
     ]:
         assert row in rows

@@ -60,7 +60,7 @@ def _faults(facts):
         cure = "look for a list or a sum that keeps tensors: .detach(), or a number"
         if facts["memory"]["keeper"]:
             line = facts["memory"]["keeper"]
-            cure = f"{line['name']} keeps tensors: .detach() frees graphs, a number all"
+            cure = f"{line['name']} keeps what each step made: .detach(), or a number"
         text = f"{size(grows)} in each step, {size(1000 * grows)} in 1,000 steps"
         yield FAULT, 1, _change(line, cure, text, "07", None, grows)
     left = [x for x in facts["left_behind"] if "computed" not in x["why"]]  # made anew?
@@ -79,7 +79,7 @@ def _loader(facts):
     main = max(loaders, key=lambda x: x["batches"])
     text = f"up to {time(load)} of {time(pace['step'])} a step"
     if not main["workers"] and main["dataset"] == "TensorDataset":
-        cut = f".split({main['batch_size'] or 'n_batch'})"
+        cut = f".split({main['batch_size'] or 'batch_size'})"
         cure = f"without a loader: for i in torch.randperm(n){cut}: x[i], y[i]"
     else:
         text += ", where cores are free" if facts["device"] == "cpu" else ""
@@ -185,9 +185,12 @@ def _precision(facts):
     much = full >= 1_000_000 if busy is None else busy >= 0.5
     if full and much and not seen["autocast"]:
         old = re.search(FLOAT16, name.replace("-", " "))
-        kind = "float16, and a GradScaler" if old else "bfloat16"
+        cure = "torch.autocast to " + (
+            "float16, with a GradScaler" if old else "bfloat16"
+        )
+        if seen["matmul_precision"] == "highest" and not old:
+            cure += "; or torch.set_float32_matmul_precision('high')"
         text = "not known; part of the time of float32 matmuls"
-        cure = f"torch.autocast to {kind}"
         yield UNKNOWN, busy or 0.5, _change("the forward pass", cure, text, "08")
 
 
