@@ -496,10 +496,10 @@ def test_of_a_usual_script_the_terminal_says():
         " ms)",
         "   40%  train.py:20  for x, y in loader:  in data.py:31",
         "    ×2  train.py:21  x, y = x.to(device), y.to(device)",
-        "        print, in 1 of 7 steps: a value is read: keep it on the device, read it"
-        " every n steps",
-        "MEMORY        39.29 MiB at the highest, in the backward pass; 13.26 MiB before the"
-        " step",
+        "        print, in 1 of 7 steps: a value is read: keep it on the device, read"
+        " it every n steps",
+        "MEMORY        39.29 MiB at the highest, in the backward pass; 13.26 MiB before"
+        " the step",
         "LEFT BEHIND   nothing found",
     ]:
         assert row in rows
@@ -664,9 +664,9 @@ def test_the_page_is_not_cut():
     source = html.unescape(page.page(facts))
     assert (
         source.count("loss.item()loss.item()</code>".replace("loss.item()", "", 1))
-        == 300
+        == 99
     )
-    assert "Net.199.mask" in source and "see --json" not in source
+    assert "Net.49.mask" in source and "see --json" not in source
     assert facts["not_known"][-1] in source
 
 

@@ -24,7 +24,8 @@ td { border-top: 1px solid var(--edge); padding: .35rem .6rem .35rem 0;
   vertical-align: top } td:first-child { white-space: nowrap; width: 3.5rem }
 td p { color: var(--soft) }
 .bars { display: grid; grid-template-columns: auto auto 1fr; gap: .2rem .8rem;
-  align-items: center; margin: .6rem 0 } .bars i { height: .8rem; background: var(--bar) }
+  align-items: center; margin: .6rem 0 }
+.bars i { height: .8rem; background: var(--bar) }
 </style>
 """
 
