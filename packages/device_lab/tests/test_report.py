@@ -545,7 +545,7 @@ def test_not_known_has_eight_lines():
         ),
         (
             {"pace__evaluation": {"count": 2, "seconds": 1.5, "batches": 40.0}},
-            "2 evaluations: 1.5 s and 40 batches each",
+            "evaluations: 2, 1.5 s and 40 batches each",
         ),
         (
             {"seen__scaler": {"steps": 20, "skipped": 1}},
@@ -577,7 +577,7 @@ def test_each_fact_has_its_words(more, row):
 @pytest.mark.parametrize(
     "why, words",
     [
-        ("lines", "310 ms, one in 16, 88% of the time 42%"),
+        ("lines", "long steps: 2 of 34, one in 16, 310 ms each, 88% of the time 42%"),
         ("machine", "88% of the time, on the same lines: the machine, not the script"),
         ("workers start", "88% of the time: the loader's workers start"),
     ],

@@ -134,14 +134,12 @@ def _more(pace):
         every = f", one in {long['every']:g}" if long["every"] else ""
         each, why = time(long["seconds"]), LONG.get(long["why"], "")
         yield (
-            f"{long['count']} of {long['of']} steps take {each}{every},"
+            f"long steps: {long['count']} of {long['of']}{every}, {each} each,"
             f" {long['share']:.0%} of the time{why}"
         )
     if evaluation:
-        each = (
-            f"{time(evaluation['seconds'])} and {evaluation['batches']:g} batches each"
-        )
-        yield f"{many(evaluation['count'], 'evaluation')}: {each}"
+        each, batches = time(evaluation["seconds"]), evaluation["batches"]
+        yield f"evaluations: {evaluation['count']}, {each} and {batches:g} batches each"
 
 
 def _waits(waits):
