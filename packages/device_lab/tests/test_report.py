@@ -385,7 +385,7 @@ TITLES = {
 
 def test_each_lesson_that_is_named_is_about_that():
     source = (FOLDER / "advice.py").read_text(encoding="utf-8")
-    assert set(re.findall(r'"(\d\d)"', source)) == set(TITLES)
+    assert set(re.findall(r"[\"'](\d\d)[\"']", source)) == set(TITLES)
     if not LESSONS.is_dir():
         pytest.skip("the lessons are not here")
     for number, title in TITLES.items():
