@@ -85,7 +85,7 @@ def _head(facts):
     yield (
         f"{facts['device']}{name}, torch {facts['torch']}, Python {facts['python']},"
         f" {facts['system']}; {many(sum(watched.values()), 'step')} in"
-        f" {time(facts['seconds'])}, watching took {time(facts['own_seconds'])} of it"
+        f" {time(facts['seconds'])}; watching took {time(facts['own_seconds'])}"
     )
     said = "a step: " + STEPS.get(step.get("by"), "no two equal steps were seen")
     said += f", {step['at']['where']}" if step.get("at") else ""
