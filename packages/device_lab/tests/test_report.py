@@ -249,6 +249,7 @@ def test_workers_that_start_anew_are_kept():
     assert change["saves"]["seconds"] is None
     facts["pace"]["long"]["every"] = 20
     assert advice.changes(facts)[0]["saves"]["seconds"] == pytest.approx(0.02)
+    assert advice.changes(facts)[0]["where"] == "train.py:12"
     facts["seen"]["loaders"][0]["persistent"] = True
     assert advice.changes(facts) == []
 
@@ -292,6 +293,9 @@ def test_what_is_left_behind_is_a_fault_unless_forward_may_make_it_anew():
     facts = changed(USUAL, left_behind=[row])
     assert advice.changes(facts)[0]["where"] == "Net.mask"
     assert lessons(facts) == ["03", "06", "04"]
+    assert "more below" not in advice.changes(facts)[0]["saves"]["text"]
+    two = advice.changes(changed(USUAL, left_behind=[row, row]))
+    assert two[0]["saves"]["text"].endswith("; 1 more below")
     assert lessons(changed(facts, memory__grows=10**6))[:2] == ["07", "03"]
     row = row | {
         "why": "plain, but computed: does forward make it anew on another device?"
@@ -583,7 +587,9 @@ def test_each_fact_has_its_words(more, row):
     ],
 )
 def test_long_steps_are_explained(why, words):
-    assert words in unwrapped(changed(PPO, pace__long__why=why))
+    report = unwrapped(changed(PPO, pace__long__why=why))
+    assert words in report
+    assert report.count(", long steps ") == 2 * (why != "machine")
 
 
 def test_sizes_and_times_have_units():

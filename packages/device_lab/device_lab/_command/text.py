@@ -117,7 +117,7 @@ def _pace(pace):
     )
     rows = [_line(x, step) for x in pace["lines"] if x["seconds"] >= 0.03 * step]
     long = pace["long"]
-    if long:
+    if long and long["why"] != "machine":
         rows += [_line(x, long["seconds"], ", long steps") for x in long["lines"]]
     bars = _parts(pace["parts"], step, time)
     return Section("PACE", [said, *_more(pace)], bars, rows, 5 + 3 * bool(long))
