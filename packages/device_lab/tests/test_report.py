@@ -511,6 +511,13 @@ def test_of_a_usual_script_the_terminal_says():
     assert not any("see --json" in row for row in rows)
 
 
+def test_the_five_longest_lines_stand_above_those_of_long_steps():
+    rows = [timed(f"ppo.py:{n}", f"f{n}(x)", 0.0004) for n in range(7)]
+    report = unwrapped(changed(PPO, pace__lines=rows))
+    assert "f4(x)" in report and "f5(x)" not in report
+    assert report.index("f4(x)") < report.index("ppo.py:213, long steps")
+
+
 def test_what_is_cut_is_counted():
     rows = [wait(f"train.py:{n}", "loss.item()") for n in range(9)]
     report = text.terminal(whole(changed(QUIET, waits__rows=rows)))
