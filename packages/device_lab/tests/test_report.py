@@ -366,6 +366,13 @@ def test_autocast_is_named_for_a_busy_gpu_with_tensor_cores(name, cure):
     assert advice.changes(changed(facts, seen__models=half)) == []
 
 
+def test_where_nobody_knows_whether_the_gpu_is_busy_the_model_must_be_large():
+    facts = changed(QUIET, device="cuda:0", device_name="NVIDIA H200")
+    assert lessons(facts) == ["08"]
+    small = [USUAL["seen"]["models"][0] | {"dtypes": {"float32": 900_000}}]
+    assert lessons(changed(facts, seen__models=small)) == []
+
+
 def test_graph_breaks_come_last():
     facts = changed(
         USUAL, seen__compiled={"frames": 2, "graph_breaks": 1}, waits__rows=[]
