@@ -184,6 +184,13 @@ def test_a_wait_that_is_not_sure_or_seldom_or_without_cure_is_no_change(more):
     )
 
 
+def test_a_wait_that_comes_seldom_but_many_times_is_a_change():
+    seldom = wait("t.py:9", "x.item()", steps=1, times=8.0, each=False, every=None)
+    text = "not known without a GPU; 8 waits, in 1 of 7 steps"
+    assert first(changed(QUIET, waits__rows=[seldom])) == [("t.py:9", "04", text)]
+    assert first(changed(QUIET, waits__rows=[seldom | {"times": 6.0}])) == []
+
+
 def test_on_a_gpu_waits_cost_at_most_what_it_idles():
     facts = changed(QUIET, device="cuda:0", waits__rows=[wait("t.py:9", "x.item()")])
     idle = "part of the 17% of the time that the GPU idles; 1 wait in each step"
@@ -433,7 +440,7 @@ def test_each_lesson_that_is_named_is_about_that():
             "Compiled code ran eagerly",
         ),
         ({"seen__loaders": [loader(workers=1)]}, "a loader's workers"),
-        ({"seen__world": 4}, "One of 4 ranks"),
+        ({"seen__world": 2}, "One of 2 ranks"),
         ({"seen__moved": False}, "for the CPU alone?"),
         (
             {"waits__rows": [wait("a.py:7", "x.to(d)", assumed=True)]},
