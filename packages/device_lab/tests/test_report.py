@@ -613,6 +613,37 @@ def test_each_fact_has_its_words(more, row):
     assert row not in unwrapped(USUAL)
 
 
+LEFT = {"path": "Net.mask", "count": 2, "bytes": 64, "why": "plain attribute"}
+
+
+@pytest.mark.parametrize(
+    "facts, words, not_words",
+    [
+        (USUAL, "counted as on a GPU (7 steps)", "nothing worth a change"),
+        (USUAL, "batch [64, 3, 32, 32] float32", "no batch of a loader"),
+        (USUAL, "1,075,000 parameters (float32); Adam;", "ranks"),
+        (USUAL, " cpu, torch 2.13.0,", "eval mode"),
+        (EMPTY, "nothing worth a change was seen", "lesson"),
+        (EMPTY, "no batch of a loader", " batch None"),
+        (INFERENCE, "(float32), 0 trained, in eval mode;", "Adam"),
+        (GPU, "cuda:0 (NVIDIA H200), torch", "as on a GPU"),
+        (
+            changed(USUAL, left_behind=[LEFT]),
+            "Net.mask 2 tensors, 64 bytes;",
+            "nothing",
+        ),
+        (
+            changed(USUAL, left_behind=[LEFT]),
+            "model.to(device) does not move: Net",
+            "not found",
+        ),
+    ],
+)
+def test_what_is_there_is_said_and_what_is_not_is_not(facts, words, not_words):
+    assert words in unwrapped(facts)
+    assert not_words not in unwrapped(facts).split("NOT KNOWN")[0]
+
+
 @pytest.mark.parametrize(
     "why, words",
     [
