@@ -14,7 +14,7 @@ from .errors import file_name
 LIBRARIES = "site-packages", "dist-packages"
 STANDARD = sysconfig.get_path("stdlib")
 TORCH = os.path.join(os.path.dirname(torch.__file__), "")
-KIT = os.path.join(os.path.dirname(__file__), "")
+KIT = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 OWN = TORCH, KIT, os.path.join(os.path.dirname(TORCH) + "_xla", ""), "<frozen"
 # What in PyTorch only hands a call on
 PASSING = ("_compile", "_dynamo/", "_jit_internal", "_ops", "_tensor", "autograd/")

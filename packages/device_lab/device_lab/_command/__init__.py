@@ -1,0 +1,1 @@
+"""What `device-lab train.py` is made of."""
