@@ -1,1 +1,1 @@
-"""What `device-lab train.py` is made of."""
+"""The command `device-lab`: a report on a script that knows nothing of it."""
