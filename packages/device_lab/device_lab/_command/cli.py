@@ -104,3 +104,23 @@ def _command(parser, options):
     if not program:
         parser.error(f"no such file or command: {first}")
     return [program, *rest], False
+
+
+def add_magic(shell):
+    """%%device_lab, of IPython."""
+    shell.register_magic_function(_cell, "cell", "device_lab")
+
+
+def _cell(line, cell):
+    """%%device_lab [--steps N]: runs the cell, and reports on its loop."""
+    from IPython import get_ipython
+
+    from .watch import Watch
+
+    options = vars(_parser().parse_args(line.split()))
+    watch = Watch(options | {"first": os.getpid(), "script": True})
+    watch.install()
+    try:
+        get_ipython().run_cell(cell)
+    finally:
+        watch.at_exit()

@@ -78,6 +78,8 @@ class Watch:
             (loader, "__iter__", self.iterates),
             (loader, "__init__", self.makes),
             (optim.Optimizer, "__init__", self.makes),
+            # a mode of PyTorch hears of the method: what ends a step stands above that
+            (torch.Tensor, "backward", self.backward),
             (torch.autograd, "backward", self.backward),
             (torch.autocast, "__enter__", self.casts),
             (torch.amp.GradScaler, "step", self.scales),
@@ -209,6 +211,8 @@ class Watch:
             self.batch = _shapes(batch)
 
     def backward(self, old, *args, **kwargs):
+        if "backward" in self.parts:
+            return old(*args, **kwargs)
         with self.part("backward"):
             out = old(*args, **kwargs)
         self.boundary("backward", sys._getframe(2))
@@ -391,8 +395,9 @@ class Watch:
         """Nothing that costs time stays on."""
         self.end_sampling()
         if self.waits is not None:
-            self.waits.close()
-            self.waits = None
+            waits, self.waits = self.waits, None
+            if not waits.close():
+                self.notes.append("Counting waits could not be ended: see the times.")
         if self.memory is not None:
             memory, self.memory = self.memory, None
             self.found["memory"] = memory.close()
