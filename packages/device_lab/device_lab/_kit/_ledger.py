@@ -42,6 +42,8 @@ class Piece:
 class Ledger(TorchDispatchMode):
     """Notes each storage on a kind of device that calls make or use, and its end."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, device, block=1):
         super().__init__()
         if device.type not in ("cpu", pick_device().type):
@@ -64,7 +66,10 @@ class Ledger(TorchDispatchMode):
             if len(self.pieces) > count and piece.nbytes > self.largest[0]:
                 where, code, *_ = place()
                 where = f"{where}: {code}" if code else where
-                self.largest = piece.nbytes, f"{func.overloadpacket} in {where}"
+                self.largest = (
+                    piece.nbytes,
+                    f"{getattr(func, 'overloadpacket', func)} in {where}",
+                )
         if self.phases[-1] == BACKWARD and self.may_be_in_place(func, args):
             self.copies.append([self.note(x) for x in (out, *args[:2])])
         return out

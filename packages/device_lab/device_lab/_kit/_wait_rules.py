@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
@@ -79,12 +80,16 @@ class _Call(NamedTuple):
 class Operators(TorchDispatchMode):
     """What the dispatcher sees, PyTorch's own functions included."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, watch):
         super().__init__()
         self.watch = watch
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if isinstance(func, HigherOrderOperator):  # flex_attention, torch.cond: whole
+            return func(*args, **kwargs)
         if torch.is_inference_mode_enabled():  # there composed operators come whole
             with self:
                 out = func.decompose(*args, **kwargs)
@@ -295,10 +300,8 @@ class Functions(TorchFunctionMode):
             self.watch.assume(known)
         elif blocks and out.numel():
             self.watch.note(name, "to the device")
-        if known is None and any(out is each for each in call.args):
-            out = out.clone()
-        elif out is known and out.layout is torch.strided and not out.requires_grad:
-            out = torch.ops.aten.alias(out)
+        if any(out is each for each in call.args):
+            out = alias(out)
         if out is not known:
             out._lies = "there"
         return out
@@ -316,8 +319,9 @@ class Functions(TorchFunctionMode):
         if any(x.numel() for x in there):
             self.watch.note(call.name, "to the host")
         if call.name == "cpu":
-            out = out.clone() if there else out
-            self.watch.mark(out)
+            out = alias(out) if there else out
+            if not any(out is x for x in there):
+                self.watch.mark(out)
         return out
 
     def other(self, call, there):
@@ -339,6 +343,17 @@ class Functions(TorchFunctionMode):
         **dict.fromkeys(("one_hot", "quantile", "nanquantile"), unchecked),
         **dict.fromkeys(READS, read),
     }
+
+
+def alias(x):
+    """Of the same memory and history, with a mark of its own. x itself, where that may
+    be told from it: a leaf of autograd has its own gradient.
+    """
+    plain = type(x) is torch.Tensor and x.layout is torch.strided
+    if not plain or (x.requires_grad and x.is_leaf):
+        return x
+    with torch.inference_mode(False), torch.enable_grad():  # else x.add_(w) may refuse
+        return torch.ops.aten.alias(x)
 
 
 def _made_there(x):

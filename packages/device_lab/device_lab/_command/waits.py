@@ -1,0 +1,165 @@
+"""Counts the waits of a running script, step by step, with the rules of find_waits."""
+
+import contextlib
+import inspect
+import linecache
+import weakref
+from collections.abc import Hashable
+from typing import Any
+
+import torch
+from torch.amp import GradScaler
+
+from .._kit._cures import CAUSES, OPERATIONS
+from .._kit.errors import file_name
+from .._kit.waits import ASKED, _Watch
+from .branches import branch
+from .modes import enter_below, take_out
+
+_enabled: weakref.WeakSet[GradScaler] = weakref.WeakSet()
+
+
+def note_scalers() -> None:
+    """From now on it is noted which scalers are asked for enabled: without CUDA they
+    are disabled all the same, and only this tells them apart. In __new__, as __init__
+    warns where it is called.
+    """
+    if "__new__" not in vars(GradScaler):
+        GradScaler.__new__ = staticmethod(_new_scaler)
+
+
+def _new_scaler(cls, *args, **kwargs):
+    scaler = object.__new__(cls)
+    with contextlib.suppress(TypeError):  # __init__ says what is wrong
+        given = inspect.signature(cls.__init__).bind(scaler, *args, **kwargs)
+        if given.arguments.get("enabled", True):
+            _enabled.add(scaler)
+    return scaler
+
+
+class StepWaits:
+    """open(), then begin() and end() around each step, and close(): between open and
+    close, modes lie below the script's own. end() tells what waited, as keys for row().
+    """
+
+    def __init__(self):
+        self.watch = _Running()
+        self.stack, self.modes = contextlib.ExitStack(), []
+
+    @property
+    def device(self) -> str:
+        return self.watch.device or "cpu"
+
+    def open(self) -> None:
+        watch, gpu = self.watch, torch.cuda
+        if gpu.is_available() and gpu.is_initialized() and gpu.memory_allocated():
+            watch.device = "cuda"
+        watch.open(self.stack, self._enter)
+        if watch.device == "cuda":
+            self.stack.enter_context(watch.witness())
+
+    def _enter(self, mode):
+        enter_below(mode)
+        self.modes.append(mode)
+
+    def close(self) -> bool:
+        """False if a mode is not to be reached now, as take_out says: close again."""
+        self.stack.close()
+        self.modes = [mode for mode in self.modes if not take_out(mode)]
+        return not self.modes
+
+    def silence(self, on: bool) -> None:
+        """Nothing is counted meanwhile: while a loader works."""
+        self.watch.quiet += 1 if on else -1
+
+    def begin(self) -> None:
+        for counts in (self.watch.counts, self.watch.scaler, self.watch.assumed):
+            counts.clear()
+
+    def end(self) -> dict[Hashable, int]:
+        watch = self.watch
+        rows = {("wait", key): n for key, n in (watch.counts | watch.scaler).items()}
+        if watch.device is None:
+            rows |= {("assumed", where): n for where, n in watch.assumed.items()}
+        self.begin()
+        return rows
+
+    def row(self, key: Any) -> dict[str, Any]:
+        """The facts of a wait, but for how often it comes."""
+        sort, key = key
+        if sort == "assumed":
+            _, code = self._line(key)
+            key = key, code, "", "to", "to the device", OPERATIONS["to the device"][""]
+        where, code, inside, operation, kind, cure = key
+        line, _ = self._line(where)
+        return line | {
+            "code": code,
+            "inside": inside,
+            "operation": operation,
+            "kind": kind,
+            "why": CAUSES[kind],
+            "cure": cure,
+            "assumed": sort == "assumed",
+            "branch": self._branch(where, inside),
+        }
+
+    def _line(self, where):
+        path, line = self.watch.readers.get(where, ("", 0))
+        short = f"{file_name(path)}:{line}" if path else where
+        code = linecache.getline(path, line).strip()
+        return {"where": short, "path": path, "line": line}, code
+
+    def _branch(self, where, inside):
+        if self.device != "cpu":
+            return None  # this line it was that ran
+        path, line = self.watch.readers.get(where, ("", 0))
+        if found := path and branch(path, line):
+            return f"{file_name(path)}:{found}"
+        path, line = self.watch.libraries.get(inside, ("", 0))
+        if found := path and branch(path, line):
+            return f"{inside.split('  ')[0].rpartition(':')[0]}:{found}"
+        return None
+
+
+class _Running(_Watch):
+    """Where a line stands is its whole path here. readers, libraries: what is said of a
+    line → its path and number.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.readers, self.libraries = {}, {}
+
+    def place(self):
+        at = super().place()
+        self.libraries[at.inside] = at.library
+        if not at.reader[1]:
+            return at
+        at = at._replace(where="{}:{}".format(*at.reader))
+        self.readers[at.where] = at.reader
+        return at
+
+    def count(self, wait):
+        if not self.quiet:
+            super().count(wait)
+
+    def asking(self, owner, name):
+        """As in the kit, but what PyTorch does without a device is the script's."""
+        function = getattr(owner, name)
+
+        def asked(*args, **kwargs):
+            with self.silent():
+                out = function(*args, **kwargs)
+            self.count(self.wait(name, ASKED[name]))
+            return out
+
+        return asked
+
+    def scaling(self):
+        step, kits = GradScaler.step, super().scaling()
+
+        def scaled(scaler, *args, **kwargs):
+            seen = scaler in _enabled and not self.quiet
+            return (kits if seen else step)(scaler, *args, **kwargs)
+
+        return scaled
