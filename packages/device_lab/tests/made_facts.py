@@ -334,7 +334,12 @@ HUGE = changed(
     memory__kinds={f"kind {n}": 10**12 for n in range(60)},
     memory__lower={f"way {n}": 10**11 for n in range(60)},
     left_behind=[
-        {"path": f"Net.blocks.{n}.mask" * 9, "count": 10**9, "bytes": 10**15, "why": "w"}
+        {
+            "path": f"Net.blocks.{n}.mask" * 9,
+            "count": 10**9,
+            "bytes": 10**15,
+            "why": "w",
+        }
         for n in range(200)
     ],
     seen__models=USUAL["seen"]["models"] * 80,
@@ -344,7 +349,9 @@ HUGE = changed(
     notes=["A sentence of the watcher that goes on and on and on and on." * 9] * 30,
 )
 
-NASTY = "<script>alert('x')</script>\x1b[31m\n</td>\t\r\x07\u202e 数据加载器的代码行" * 9
+NASTY = (
+    "<script>alert('x')</script>\x1b[31m\n</td>\t\r\x07\u202e 数据加载器的代码行" * 9
+)
 
 
 def spoilt(facts):

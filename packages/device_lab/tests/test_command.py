@@ -37,7 +37,9 @@ def step(i=0):
 
 def python(folder, *arguments, **environment):
     """What `python …` says in this folder, with the package on its path."""
-    path = os.pathsep.join(filter(None, [str(FOLDER.parent), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(
+        filter(None, [str(FOLDER.parent), os.environ.get("PYTHONPATH")])
+    )
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=folder,
@@ -80,7 +82,9 @@ def test_a_script_does_the_same_to_the_bit_and_its_step_is_found(loop, tmp_path)
 
 
 def test_an_error_keeps_its_traceback_and_its_status(tmp_path):
-    path = script(tmp_path, "for i in range(20): step({2: {}}[2 - i] if i > 2 else i)\n")
+    path = script(
+        tmp_path, "for i in range(20): step({2: {}}[2 - i] if i > 2 else i)\n"
+    )
     alone, (ran, facts) = python(tmp_path, path), watched(tmp_path, path)
     assert alone.returncode == ran.returncode == 1 and "KeyError: -1" in alone.stderr
     assert ran.stderr.startswith(alone.stderr)
@@ -108,7 +112,11 @@ for i in torch.utils.data.DataLoader(Data()): step(i)
 @pytest.mark.parametrize(
     "text, status, said",
     {
-        "sys.exit's status": ("for i in range(30): step()\nraise SystemExit(3)", 3, "PACE"),
+        "sys.exit's status": (
+            "for i in range(30): step()\nraise SystemExit(3)",
+            3,
+            "PACE",
+        ),
         "two steps": ("step(); step()", 0, "2 optimizer steps"),
         "no torch.optim": ("print(w.sum())", 0, "no report"),
         "exec": ("exec('for i in range(40): step()')", 0, "PACE"),

@@ -57,7 +57,9 @@ def _faults(facts):
         line = "no line is known"
         if memory["keeper"]:
             line = memory["keeper"]
-            cure = f"{line['name']} keeps tensors: a number; .detach() frees their graph"
+            cure = (
+                f"{line['name']} keeps tensors: a number; .detach() frees their graph"
+            )
         text = f"{size(grows)} in each step, {size(1000 * grows)} in 1,000"
         yield FAULT, 1, _change(line, cure, text, "07", None, grows)
     left = [x for x in left if "computed" not in x["why"]]  # forward may make it anew
@@ -103,10 +105,14 @@ def _long(facts):
         yield _timed(long["share"], line, cure, text, "06", saved)
     took = evaluation["count"] * evaluation["seconds"] if evaluation else 0
     if took > 0.25 * pace["timed"] * pace["step"] if took else False:
-        rows = [x for x in loaders if x["evaluation"]] or [{"batch_size": 0, "made": None}]
+        rows = [x for x in loaders if x["evaluation"]] or [
+            {"batch_size": 0, "made": None}
+        ]
         most = max((x["batch_size"] or 0 for x in loaders), default=0)
         small = 0 < (rows[0]["batch_size"] or 0) < most
-        cure = f"batch_size={most} or more" if small else "less often, or larger batches"
+        cure = (
+            f"batch_size={most} or more" if small else "less often, or larger batches"
+        )
         steps = evaluation["seconds"] / (pace["step"] or 1)
         text = f"part of {time(evaluation['seconds'])} each time, as long as"
         text += f" {many(round(steps), 'step')}"
@@ -141,7 +147,9 @@ def _own(facts):
     rows = [(x, pace["step"], 1, "a step") for x in pace["lines"] if not x["part"]]
     long = pace["long"]
     if long and long["why"] == "lines":
-        rows += [(x, long["seconds"], long["share"], "a long step") for x in long["lines"]]
+        rows += [
+            (x, long["seconds"], long["share"], "a long step") for x in long["lines"]
+        ]
     for line, whole, weight, when in rows:
         saved = line["seconds"] if weight < 1 else _saved(pace, line["seconds"])
         share, code = weight * saved / (whole or 1), line["code"]

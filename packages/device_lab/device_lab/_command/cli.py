@@ -65,7 +65,9 @@ def _parser():
     )
     parser.add_argument("--json", type=_file, metavar="FILE", help="report as JSON")
     parser.add_argument("--html", type=_file, metavar="FILE", help="report as a page")
-    parser.add_argument("--quiet", action="store_true", help="no report in the terminal")
+    parser.add_argument(
+        "--quiet", action="store_true", help="no report in the terminal"
+    )
     rest = argparse.REMAINDER
     parser.add_argument("-m", dest="module", nargs=rest, help="run a module instead")
     parser.add_argument("command", nargs=rest, help=argparse.SUPPRESS)

@@ -33,7 +33,10 @@ def report(watch, ended):
         if rank():
             return
         facts = of(watch, ended)
-        files = {"json": lambda: json.dumps(facts, indent=1), "html": lambda: page.page(facts)}
+        files = {
+            "json": lambda: json.dumps(facts, indent=1),
+            "html": lambda: page.page(facts),
+        }
         for name, make in files.items():
             if watch.options[name]:
                 with open(watch.options[name], "w", encoding="utf-8") as file:
@@ -47,7 +50,9 @@ def report(watch, ended):
 def say(text):
     sys.stdout.flush()
     encoding = sys.stderr.encoding or "utf-8"
-    print(text.encode(encoding, "replace").decode(encoding), file=sys.stderr, flush=True)
+    print(
+        text.encode(encoding, "replace").decode(encoding), file=sys.stderr, flush=True
+    )
 
 
 def nothing(watch, by):
@@ -119,8 +124,9 @@ def _step(watch):
     kind, calls, _ = watch.boundaries.anchor or ("optimizer", (), None)
     mine = [line for line in calls if is_reader(line[0])]
 
-    def usual(name):
-        return statistics.median([step.counts[name] for step in watch.steps[2:]] or [0])
+    def usual(name):  # a scaler skips some
+        counts = [step.counts[name] for step in watch.steps[2:]]
+        return statistics.median([n for n in counts if n] or [0])
 
     return {
         "by": kind,
@@ -154,7 +160,10 @@ def pace(watch, timed):
         _parts(step)
     mean = statistics.fmean(step.seconds for step in usual)
     lines = longest(usual)
-    parts = {name: _mean(usual, "parts", name) for name in ("loader", "backward", "optimizer")}
+    parts = {
+        name: _mean(usual, "parts", name)
+        for name in ("loader", "backward", "optimizer")
+    }
     parts["copy"] = sum(row["seconds"] for row in lines if row["part"] == "copy")
     parts[FORWARD] = max(0.0, mean - sum(parts.values()))
     on_device = {name: _mean(usual, "device_parts", name) for name in (*parts,)}
@@ -220,7 +229,9 @@ def _long(watch, steps, at, often):
     loading = statistics.fmean(step.parts["loader"] / step.seconds for step in long)
     started = any(loader["workers"] for loader in watch.loaders.values())
     own = sum(row["seconds"] for row in rows) > 0.5 * each
-    why = "workers start" if loading > 0.5 and started else "lines" if own else "machine"
+    why = (
+        "workers start" if loading > 0.5 and started else "lines" if own else "machine"
+    )
     return {
         "count": len(long),
         "of": len(steps),
@@ -245,9 +256,17 @@ def _waits(watch):
     watched = [step for step in watch.steps if step.waits is not None]
     if not watched:
         return None
-    counter, rows = watch.found["waits"], []
+    counter, found = watch.found["waits"], {}
     for row in _rows(watched):
-        rows.append(counter.row(row.pop("key")) | row)
+        row = counter.row(row.pop("key")) | row
+        names = "path line code kind cure assumed branch each steps every".split()
+        same = found.setdefault(tuple(row[name] for name in names), row)
+        if same is not row:  # several calls of a library, at one line of the script
+            same["times"] += row["times"]
+            if row["operation"] not in same["operation"].split(", "):
+                same["operation"] += ", " + row["operation"]
+            same["inside"] = same["inside"] if same["inside"] == row["inside"] else ""
+    rows = list(found.values())
     rows.sort(key=lambda row: (not row["each"], -row["times"] * row["steps"]))
     sure = [r for r in rows if r["each"] and not r["assumed"] and r["branch"] is None]
     return {
@@ -270,7 +289,7 @@ def _rows(watched):
             "times": total[key] / len(at),
             "steps": len(at),
             "each": len(at) > 0.5 * len(watched),
-            "every": _every(at),
+            "every": _every(at) if len(at) < len(watched) else None,
         }
         for key, at in came.items()
     ]
@@ -291,7 +310,9 @@ def models(watch):
         for group in optimizer.param_groups
         for p in group["params"]
     }
-    roots = [m for m in modules if id(m) not in inner and any(True for _ in m.parameters())]
+    roots = [
+        m for m in modules if id(m) not in inner and any(True for _ in m.parameters())
+    ]
     trained = [m for m in roots if any(id(p) in stepped for p in m.parameters())]
     found, left = [], []
     for model in (trained or roots)[:ROOTS]:
@@ -375,7 +396,7 @@ def _compiled():
 
 
 def _branches(watch):
-    from .waits import branches
+    from .branches import branches
 
     paths = {path for step in watch.steps for path, *_ in step.sampled if path}
     paths.add(os.path.abspath(sys.argv[0]))

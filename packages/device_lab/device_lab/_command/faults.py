@@ -18,7 +18,10 @@ def explain_errors():
     def hook(kind, error, trace):
         _clean(error)
         shown(kind, error, error.__traceback__)
-        if not issubclass(kind, KeyboardInterrupt) and os.environ.get("RANK", "0") == "0":
+        if (
+            not issubclass(kind, KeyboardInterrupt)
+            and os.environ.get("RANK", "0") == "0"
+        ):
             _meaning(kind, error)
 
     sys.excepthook = hook

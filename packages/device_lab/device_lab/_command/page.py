@@ -38,7 +38,9 @@ def page(facts):
     for section in rest:
         body.append(f"<h2>{section.title.capitalize()}</h2>")
         body += [f"<p>{_safe(line)}</p>" for line in section.said]
-        body += [_bars(section)] * bool(section.bars) + [_table(section)] * bool(section.rows)
+        body += [_bars(section)] * bool(section.bars) + [_table(section)] * bool(
+            section.rows
+        )
     return HEAD + "\n".join(body) + "\n</main>\n</html>\n"
 
 

@@ -86,7 +86,11 @@ def _head(facts):
     )
     said = "a step: " + STEPS.get(step.get("by"), "no two equal steps were seen")
     said += f", {step['at']['where']}" if step.get("at") else ""
-    names = {"optimizers": "optimizer", "backwards": "backward pass", "batches": "batch"}
+    names = {
+        "optimizers": "optimizer",
+        "backwards": "backward pass",
+        "batches": "batch",
+    }
     for key, name in names.items():
         number = step.get(key) or 0
         said += f"; {number:g} × {name}" if number > 1 else ""
@@ -190,7 +194,12 @@ def _memory(memory):
 
 def _left(rows):
     found = [
-        Row("", x["path"], f"{many(x['count'], 'tensor')}, {size(x['bytes'])}", (x["why"],))
+        Row(
+            "",
+            x["path"],
+            f"{many(x['count'], 'tensor')}, {size(x['bytes'])}",
+            (x["why"],),
+        )
         for x in rows
     ]
     return [] if found else ["nothing found"], [], found
@@ -212,7 +221,9 @@ def _models(seen):
 
 def _seen(seen):
     yield f"batch {seen['batch']}" if seen["batch"] else "no batch of a loader"
-    yield "autocast " + ", ".join(seen["autocast"]) if seen["autocast"] else "no autocast"
+    yield (
+        "autocast " + ", ".join(seen["autocast"]) if seen["autocast"] else "no autocast"
+    )
     if seen["scaler"]:
         yield "GradScaler skipped {skipped} of {steps} steps".format(**seen["scaler"])
     compiled = seen["compiled"]

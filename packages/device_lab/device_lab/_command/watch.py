@@ -6,6 +6,7 @@ host is, for others the modes that count waits and memory. Then all of it goes.
 import atexit
 import contextlib
 import functools
+import itertools
 import json
 import os
 import sys
@@ -56,7 +57,8 @@ class Watch:
         self.on, self.boundaries = True, Boundaries()
         self.steps, self.step, self.parts = [], None, [FORWARD]
         self.sampler = self.waits = self.memory = self.profiler = None
-        self.optimizers, self.taken = weakref.WeakKeyDictionary(), 0  # → number
+        self.optimizers, self.numbers = weakref.WeakKeyDictionary(), itertools.count()
+        self.taken = 0
         self.made, self.loaders = weakref.WeakKeyDictionary(), {}
         self.iterators = weakref.WeakKeyDictionary()
         self.autocast, self.scaled, self.skipped = set(), 0, 0
@@ -269,7 +271,6 @@ class Watch:
         if not self.on:
             return
         self.taken += 1
-        self.optimizers.setdefault(optimizer, self.taken)
         if self.is_here():
             self.end_part()
             if self.memory is not None:
@@ -291,7 +292,9 @@ class Watch:
     def may_end(self, kind, frame, optimizer):
         calls = self.frames.calls(frame)
         anchor = self.boundaries.anchor
-        number = None if optimizer is None else self.optimizers.get(optimizer)
+        if optimizer is not None and optimizer not in self.optimizers:
+            self.optimizers[optimizer] = next(self.numbers)
+        number = None if optimizer is None else self.optimizers[optimizer]
         said = self.boundaries.ends(kind, calls, number)
         if self.boundaries.anchor != anchor:
             self.leave()
@@ -342,6 +345,7 @@ class Watch:
         long = sum(s.seconds for s in steps) > 10
         if long or len(steps) >= CYCLES or world() > 1:
             return True
+        steps = [s for s in steps if not s.counts["evaluation"]]
         came = Counter(row for s in steps for row in s.waits or {})
         for row, times in came.items():
             if times < 3 and sum(s.waits[row] for s in steps if row in s.waits) > 3:
@@ -383,7 +387,7 @@ class Watch:
         else:
             from .waits import StepWaits
 
-            self.waits = self.found["waits"] = StepWaits()
+            self.waits = self.found.setdefault("waits", StepWaits())
             self.waits.open()
 
     def end_sampling(self):

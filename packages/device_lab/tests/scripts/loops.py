@@ -21,7 +21,11 @@ def data(count=64 * STEPS):
 
 def mlp(out=4):
     return nn.Sequential(
-        nn.Linear(8, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, out)
+        nn.Linear(8, 32),
+        nn.BatchNorm1d(32),
+        nn.ReLU(),
+        nn.Dropout(0.2),
+        nn.Linear(32, out),
     )
 
 
