@@ -197,8 +197,11 @@ def _parts(step):
 
 
 def _evaluates(watch, step):
-    trains = watch.boundaries.anchor[0] != "batch"
-    return trains and step.counts["evaluation"] > 0
+    return trains(watch) and step.counts["evaluation"] > 0
+
+
+def trains(watch):
+    return watch.boundaries.anchor[0] != "batch"
 
 
 def _evaluation(watch, timed):
@@ -350,7 +353,10 @@ def _seen(watch, models):
     return {
         "models": models,
         "optimizers": watch.found.get("optimizers", []),
-        "loaders": list(watch.loaders.values()),
+        "loaders": [
+            each | {"evaluation": each["evaluation"] and trains(watch)}
+            for each in watch.loaders.values()
+        ],
         "batch": watch.batch,
         "autocast": sorted(watch.autocast),
         "scaler": scaled if watch.scaled else None,

@@ -5,6 +5,7 @@ import contextlib
 import gc
 import inspect
 import linecache
+import sys
 import weakref
 from collections.abc import Hashable
 from typing import Any
@@ -148,6 +149,9 @@ class _Running(_Watch):
         at = at._replace(where="{}:{}".format(*at.reader))
         self.readers[at.where] = at.reader
         return at
+
+    def may_compile(self):
+        return "torch._dynamo" in sys.modules  # it takes a second to import
 
     def note(self, operation, kind):
         """What was made before it was watched may lie on the host or on the device."""

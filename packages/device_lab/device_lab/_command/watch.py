@@ -460,8 +460,8 @@ class Watch:
         error = getattr(sys, "last_type", None)
         by = f", by {error.__name__}" if error else ""
         if any(step.phase == "pace" for step in self.steps):
-            number = max(self.taken, len(self.steps)) + 1
-            self.finish(f"the script ended in its step {number}{by}")
+            steps = f"{max(self.taken, len(self.steps))} steps"
+            self.finish(f"the script ended after {steps}{by}")
         elif self.notes or self.is_first():
             from .facts import nothing
 
