@@ -23,7 +23,7 @@ def wait(where, code, operation="item", **more):
         "times": 1.0,
         "steps": 7,
         "each": True,
-        "every": None,
+        "every": 1,
         "assumed": False,
         "branch": None,
     }
@@ -162,7 +162,9 @@ USUAL = {
             wait("train.py:21", "x, y = x.to(device), y.to(device)", "to", times=2.0)
             | COPY,
             wait("train.py:31", "total += loss.item()"),
-            wait("train.py:35", "print(loss)", "print", steps=1, each=False),
+            wait(
+                "train.py:35", "print(loss)", "print", steps=1, each=False, every=None
+            ),
         ],
     },
     "memory": MEMORY,
@@ -320,7 +322,7 @@ HUGE = changed(
     step__backwards=16,
     pace__lines=[
         timed(f"train.py:{n}", "x = f(x)  # " + "long " * 60, 0.002, "lib/a.py:1" * 30)
-        for n in range(400)
+        for n in range(100)
     ],
     pace__long={
         **PPO["pace"]["long"],
@@ -329,29 +331,22 @@ HUGE = changed(
     pace__evaluation={"count": 3, "seconds": 123456.0, "batches": 10**9},
     waits__rows=[
         wait(f"train.py:{n}", "loss.item()" * 30, inside="lib/b.py:9" * 20)
-        for n in range(300)
+        for n in range(99)
     ],
     memory__kinds={f"kind {n}": 10**12 for n in range(60)},
     memory__lower={f"way {n}": 10**11 for n in range(60)},
     left_behind=[
-        {
-            "path": f"Net.blocks.{n}.mask" * 9,
-            "count": 10**9,
-            "bytes": 10**15,
-            "why": "w",
-        }
-        for n in range(200)
+        {"path": f"Net.{n}.mask" * 19, "count": 10**9, "bytes": 10**15, "why": "w"}
+        for n in range(50)
     ],
-    seen__models=USUAL["seen"]["models"] * 80,
-    seen__optimizers=[OPTIMIZER] * 80,
-    seen__loaders=[loader()] * 80,
+    seen__models=USUAL["seen"]["models"] * 20,
+    seen__optimizers=[OPTIMIZER] * 20,
+    seen__loaders=[loader()] * 20,
     branches=[f"train.py:{n}" for n in range(900)],
     notes=["A sentence of the watcher that goes on and on and on and on." * 9] * 30,
 )
 
-NASTY = (
-    "<script>alert('x')</script>\x1b[31m\n</td>\t\r\x07\u202e 数据加载器的代码行" * 9
-)
+NASTY = "<script>alert('x')</script>\x1b[31m\n</td>\t\r\x07\u202e 数据加载器代码" * 9
 
 
 def spoilt(facts):

@@ -16,22 +16,24 @@ LONG = {
 
 
 class Row(NamedTuple):
-    """mark: its number, share or rate. notes: a line each."""
+    """mark: number, share or rate. inside: where in a library. notes: a line each."""
 
     mark: str
     place: str
     code: str = ""
+    inside: str = ""
     notes: tuple = ()
 
 
 class Section(NamedTuple):
-    """bars: (name, value, share from 0 to 1). most: rows that a terminal shows."""
+    """bars: (name, value, share from 0 to 1). A terminal shows so many rows, lines."""
 
     title: str
     said: list
     bars: list = []
     rows: list = []
     most: int = 6
+    room: int = 20
 
 
 def size(nbytes):
@@ -55,24 +57,25 @@ def many(number, word):
 def sections(facts):
     """All of the report. What a terminal cuts stands on the page, whole."""
     changes = [
-        Row(f"{i}.", x["where"], x["code"], (_cure(x), f"saves: {x['saves']['text']}"))
+        Row(f"{i}.", x["where"], x["code"], notes=_notes(x))
         for i, x in enumerate(facts["changes"], 1)
     ]
     nothing = [] if changes else ["nothing worth a change was seen"]
     return [
-        Section("", list(_head(facts))),
+        Section("", list(_head(facts)), room=6),
         Section("CHANGE FIRST", nothing, rows=changes),
         _pace(facts["pace"]),
         _waits(facts["waits"]),
         _memory(facts["memory"]),
         Section("LEFT BEHIND", *_left(facts["left_behind"]), most=3),
         Section("SEEN", ["; ".join([*_models(facts["seen"]), *_seen(facts["seen"])])]),
-        Section("NOT KNOWN", facts["not_known"] or ["nothing else"]),
+        Section("NOT KNOWN", facts["not_known"], room=8),
     ]
 
 
-def _cure(change):
-    return f"{change['cure']} (lesson {change['lesson']})"
+def _notes(change):
+    cure = f"{change['cure']} (lesson {change['lesson']})"
+    return cure, f"saves: {change['saves']['text']}"
 
 
 def _head(facts):
@@ -81,22 +84,15 @@ def _head(facts):
     name = f" ({facts['device_name']})" if facts["device_name"] else ""
     yield (
         f"{facts['device']}{name}, torch {facts['torch']}, Python {facts['python']},"
-        f" {facts['system']}; {many(sum(watched.values()), 'step')} watched in"
-        f" {time(facts['seconds'])}, of it {time(facts['own_seconds'])} to watch"
+        f" {facts['system']}; {many(sum(watched.values()), 'step')} in"
+        f" {time(facts['seconds'])}, watching took {time(facts['own_seconds'])} of it"
     )
     said = "a step: " + STEPS.get(step.get("by"), "no two equal steps were seen")
     said += f", {step['at']['where']}" if step.get("at") else ""
-    names = {
-        "optimizers": "optimizer",
-        "backwards": "backward pass",
-        "batches": "batch",
-    }
-    for key, name in names.items():
-        number = step.get(key) or 0
-        said += f"; {number:g} × {name}" if number > 1 else ""
+    for name in ("optimizers", "backwards", "batches"):
+        number = step.get(name) or 0
+        said += f"; {number:g} {name}" if number > 1 else ""
     yield said + (f"; a cycle has {step['cycle']}" if step.get("cycle") else "")
-    if facts["ended"]:
-        yield f"not watched whole: {facts['ended']}"
 
 
 def _parts(parts, whole, text):
@@ -106,10 +102,9 @@ def _parts(parts, whole, text):
     return [(name, text(x), x / whole) for name, x in rows if x >= 0.005 * whole]
 
 
-def _line(line, whole):
-    inside = (f"in {line['inside']}",) if line["inside"] else ()
-    share = line["seconds"] / (whole or 1)
-    return Row(f"{share:.0%}", line["where"], line["code"], inside)
+def _line(line, whole, kind=""):
+    share = f"{line['seconds'] / (whole or 1):.0%}"
+    return Row(share, line["where"] + kind, line["code"], line["inside"])
 
 
 def _pace(pace):
@@ -123,10 +118,7 @@ def _pace(pace):
     rows = [_line(x, step) for x in pace["lines"] if x["seconds"] >= 0.03 * step]
     long = pace["long"]
     if long:
-        rows += [
-            _line(x, long["seconds"])._replace(notes=("of the long steps",))
-            for x in long["lines"]
-        ]
+        rows += [_line(x, long["seconds"], ", long steps") for x in long["lines"]]
     bars = _parts(pace["parts"], step, time)
     return Section("PACE", [said, *_more(pace)], bars, rows, 5 + 3 * bool(long))
 
@@ -140,14 +132,14 @@ def _more(pace):
     long, evaluation = pace["long"], pace["evaluation"]
     if long:
         every = f", one in {long['every']:g}" if long["every"] else ""
+        each, why = time(long["seconds"]), LONG.get(long["why"], "")
         yield (
-            f"{long['count']} of {long['of']} steps take {time(long['seconds'])}{every},"
-            f" {long['share']:.0%} of the time{LONG.get(long['why'], '')}"
+            f"long steps: {long['count']} of {long['of']}{every}, {each} each,"
+            f" {long['share']:.0%} of the time{why}"
         )
     if evaluation:
-        batches = f"in all {evaluation['batches']:g} batches"
-        each = f"{time(evaluation['seconds'])} each, {batches}"
-        yield f"{many(evaluation['count'], 'evaluation')}, {each}"
+        each, batches = time(evaluation["seconds"]), evaluation["batches"]
+        yield f"evaluations: {evaluation['count']}, {each} and {batches:g} batches each"
 
 
 def _waits(waits):
@@ -157,30 +149,30 @@ def _waits(waits):
     said = f"{waits['each']:.3g} in each step{counted} ({many(waits['steps'], 'step')})"
     rows = []
     for x in waits["rows"]:
-        place = x["where"] + (f" in {x['inside']}" if x["inside"] else "")
-        note = f"{x['operation']}{_often(x, waits)}: {x['why']}: {x['cure']}"
-        rows.append(Row(f"×{x['times']:.3g}", place, x["code"], (note,)))
+        note = f"{x['operation']}{often(x, waits)}: {x['why']}: {x['cure']}"
+        many_times = f"×{x['times']:.3g}"
+        rows.append(Row(many_times, x["where"], x["code"], x["inside"], (note,)))
     return Section("WAITS", [said], rows=rows)
 
 
-def _often(row, waits):
+def often(row, waits):
     if row["assumed"]:
         return ", if the tensor lies on the host"
     if row["branch"]:
         return f", where {row['branch']} chose the CPU's way"
+    if row["each"]:
+        return ""
     if row["every"]:
         return f", in one of {row['every']:g} steps"
-    return "" if row["each"] else f", in {row['steps']} of {waits['steps']} steps"
+    return f", in {row['steps']} of {waits['steps']} steps"
 
 
 def _memory(memory):
     if not memory:
         return Section("MEMORY", ["not watched"])
     highest, largest = memory["highest"], memory["largest"]
-    said = [
-        f"{size(highest)} at the highest, in {memory['phase']}; {size(memory['before'])}"
-        " before the step"
-    ]
+    before = f"; {size(memory['before'])} before the step"
+    said = [f"{size(highest)} at the highest, in {memory['phase']}{before}"]
     if memory["grows"]:
         keeper = memory["keeper"]
         by = f": {keeper['name']}, {keeper['where']}" if keeper else ""
@@ -193,16 +185,12 @@ def _memory(memory):
 
 
 def _left(rows):
-    found = [
-        Row(
-            "",
-            x["path"],
-            f"{many(x['count'], 'tensor')}, {size(x['bytes'])}",
-            (x["why"],),
-        )
-        for x in rows
-    ]
-    return [] if found else ["nothing found"], [], found
+    found = []
+    for x in rows:
+        much = f"{many(x['count'], 'tensor')}, {size(x['bytes'])}"
+        found.append(Row("", x["path"], notes=(f"{much}; {x['why']}",)))
+    said = "what model.to(device) does not move:" if found else "nothing found"
+    return [said], [], found
 
 
 def _models(seen):
@@ -221,9 +209,7 @@ def _models(seen):
 
 def _seen(seen):
     yield f"batch {seen['batch']}" if seen["batch"] else "no batch of a loader"
-    yield (
-        "autocast " + ", ".join(seen["autocast"]) if seen["autocast"] else "no autocast"
-    )
+    yield "autocast " + (", ".join(seen["autocast"]) or "off")
     if seen["scaler"]:
         yield "GradScaler skipped {skipped} of {steps} steps".format(**seen["scaler"])
     compiled = seen["compiled"]
@@ -268,43 +254,44 @@ def wrap(text, indent):
 
 
 def _lines(section):
+    """(all lines, how many a terminal shows)"""
     title, indent = section.title, INDENT if section.title else 0
     bars = [f"{name} {value} ({share:.0%})" for name, value, share in section.bars]
     said = [*section.said[:1], ", ".join(bars), *section.said[1:]]
+    if not title:
+        said[0] = clip(clean(said[0]))
     lines = [line for x in said if x for line in wrap(clean(x), indent)]
-    whole = title == "CHANGE FIRST"
-    for row in section.rows[: section.most]:
-        place = f"{row.mark:>6}  {clean(row.place)}  {clean(row.code)}"
-        lines.append(clip(place.rstrip()))
-        for note in row.notes:
-            lines += wrap(clean(note), 8)[: 2 if whole else 1]
-    more = len(section.rows) - section.most
-    lines += [f"        … and {more} more: see --json"] if more > 0 else []
     if section.said:
-        return [title + lines[0][len(title) :], *lines[1:]]
-    return [title, *lines]
-
-
-def _cut(lines, most):
-    left = len(lines) - most + 1
-    more = f"        … and {left} more lines: see --json"
-    return lines if left < 2 else [*lines[: most - 1], more]
+        lines[0] = title + lines[0][len(title) :]
+    else:
+        lines = [title, *lines]
+    shown = section.room
+    for i, row in enumerate(section.rows):
+        if i == section.most:
+            shown = min(shown, len(lines) + 1)
+        parts = row.place, row.code, f"in {row.inside}" if row.inside else ""
+        parts = [clean(part) for part in parts if part]
+        lines.append(clip(f"{row.mark:>6}  {'  '.join(parts)}"))
+        for note in map(clean, row.notes):
+            change = title == "CHANGE FIRST"
+            lines += wrap(clip(note, 160), 8) if change else [clip(" " * 8 + note)]
+    return lines, min(shown, len(lines))
 
 
 def terminal(facts, color=False):
     """At most 45 lines of 100 columns. color adds ANSI codes, and nothing else."""
-    parts = sections(facts)
-    blocks = [_lines(part) for part in parts]
-    blocks[0], blocks[-1] = _cut(blocks[0], 6), _cut(blocks[-1], 8)
-    sizes = [len(block) for block in blocks]
+    blocks = [_lines(section) for section in sections(facts)]
+    sizes = [shown for _, shown in blocks]
     airy = sum(sizes) + len(blocks) - 1 <= LINES
-    while sum(sizes) > LINES - 2:
-        sizes[sizes.index(max(sizes))] -= 1
-    lines = []
-    for i, (part, block, most) in enumerate(zip(parts, blocks, sizes, strict=True)):
-        lines += [""] * (i in (1, 2) or (airy and i > 0))
-        first, *rest = _cut(block, most)
-        if color and part.title:
-            first = f"\033[1m{part.title}\033[0m{first[len(part.title) :]}"
-        lines += [first, *rest]
-    return "\n".join(lines)
+    while sum(sizes) > LINES - 2:  # head and changes stay whole
+        sizes[max(range(2, len(sizes)), key=sizes.__getitem__)] -= 1
+    found = []
+    for i, ((lines, _), shown) in enumerate(zip(blocks, sizes, strict=True)):
+        found += [""] * (i in (1, 2) or (airy and i > 0))
+        left = len(lines) - shown + 1
+        if left > 1:
+            lines[shown - 1 :] = [f"        … and {left} more lines: see --json"]
+        if color and i:
+            lines[0] = f"\033[1m{lines[0][:INDENT]}\033[0m{lines[0][INDENT:]}"
+        found += lines
+    return "\n".join(found)
