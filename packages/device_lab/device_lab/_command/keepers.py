@@ -82,9 +82,8 @@ def _tensors(values):
     """Among these, or in a list, tuple or dictionary among these; of strided layout."""
     found = []
     for x in values:
-        parts = (
-            x.values() if type(x) is dict else x if type(x) in (list, tuple) else [x]
-        )
+        parts = list(x.values()) if type(x) is dict else x
+        parts = parts if isinstance(parts, (list, tuple)) else [x]
         found += [p for p in parts if isinstance(p, torch.Tensor)]
     return [x for x in found if x.layout is torch.strided]
 
