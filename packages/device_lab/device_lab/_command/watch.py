@@ -97,6 +97,7 @@ class Watch:
         @functools.wraps(old)
         def new(*args, **kwargs):
             if not self.on:
+                self.uninstall()
                 return old(*args, **kwargs)
             return wrapper(old, *args, **kwargs)
 
@@ -110,7 +111,7 @@ class Watch:
         self.undo.append(put_back)
 
     def uninstall(self):
-        self.on = False
+        """Not from a hook of optimizers: PyTorch is going through them."""
         while self.undo:
             self.undo.pop()()
 
@@ -123,7 +124,7 @@ class Watch:
         except Exception:
             text = traceback.format_exc(-3)
             self.notes.append(f"The watching ended by an error of its own: {text}")
-            self.uninstall()
+            self.on = False
             self.leave()
         finally:
             self.spent += time.perf_counter() - begin
@@ -244,13 +245,13 @@ class Watch:
             return None
         self.begin_part("optimizer")
         if self.memory is not None:
-            self.guarded(self.memory.stepping, optimizer, True)
+            self.guarded(self.memory.begins, optimizer, args, kwargs)
         closure = kwargs.get("closure") or (args[1] if len(args) > 1 else None)
         if not callable(closure):
             return None
 
         def within():  # its forward and backward are not the optimizer's
-            with self.part(FORWARD), self.not_stepping(optimizer):
+            with self.part(FORWARD):
                 return closure()
 
         if "closure" in kwargs:
@@ -259,14 +260,6 @@ class Watch:
 
     optimizer_begins._torchdynamo_disable = True
 
-    @contextlib.contextmanager
-    def not_stepping(self, optimizer):
-        if self.memory is not None:
-            self.memory.stepping(optimizer, False)
-        yield
-        if self.memory is not None:
-            self.memory.stepping(optimizer, True)
-
     def optimizer_ends(self, optimizer, args, kwargs):
         if not self.on:
             return
@@ -274,7 +267,7 @@ class Watch:
         if self.is_here():
             self.end_part()
             if self.memory is not None:
-                self.guarded(self.memory.stepping, optimizer, False)
+                self.guarded(self.memory.ends, optimizer, args, kwargs)
         # some optimizers step within a backward, from a hook of each parameter
         if not self.scaling and torch._C._current_graph_task_id() == -1:
             self.boundary("optimizer", sys._getframe(2), optimizer)
@@ -383,7 +376,7 @@ class Watch:
             from .memory import StepMemory
 
             self.memory = StepMemory()
-            self.memory.open(self.device(), list(self.optimizers))
+            self.memory.open(self.device(), self.optimizers)
         else:
             from .waits import StepWaits
 
@@ -427,7 +420,7 @@ class Watch:
 
     def finish(self, ended=""):
         self.leave()
-        self.uninstall()
+        self.on = False
         self.found["done"] = True
         from .facts import report
 
@@ -448,8 +441,7 @@ class Watch:
     def forked(self):
         """A worker of a loader: nothing of this goes on in it."""
         self.sampler = None  # no thread is forked
-        self.found["done"] = True
-        self.uninstall()
+        self.found["done"], self.on = True, False
         self.leave()
 
     def at_exit(self):
