@@ -322,6 +322,12 @@ if first:
 elif args.no_cuda:  # asks
     x.item()  # waits
 ---
+kwargs = {"num_workers": 2}
+if torch.accelerator.is_available():  # asks
+    kwargs.update(non_blocking=True)
+def f(x):
+    return x.to(device, **kwargs)  # waits
+---
 pin = torch.cuda.is_available()
 def f(x):
     if pin:  # asks
@@ -364,6 +370,13 @@ def g(x):
 if step % 100 == 0:
     x.item()  # waits
 ---
+if accelerator.is_main_process and accelerator.sync_gradients:
+    x.item()  # waits
+---
+world = 4 if args.num_gpus > 1 else 1
+if world > 2:
+    x.item()  # waits
+---
 def f(x, device):
     x.to(device=device, non_blocking=True)  # waits
 ---
@@ -403,7 +416,9 @@ def test_conditions_of_a_file(tmp_path):
         dtype = "float16" if use_gpu else "float32"  # asks
         place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         if torch.cuda.is_available():
-            device = "cuda:0"
+            device = torch.device(f"cuda:{rank}" if use_cuda else "cpu")
+        with torch.autocast(device.type if device.type != "mps" else "cpu"):
+            pass
     for x in batches:
         while "cuda" in str(device):  # asks
             move(x)

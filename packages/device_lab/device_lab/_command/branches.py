@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 
 from .._kit.errors import file_name
 
-KINDS = r"(^|_)(accel(erator)?|cuda|n?gpus?|hpu|mps|xpu)(_|$)|^(is_|on_|use_|no_)?cpu$"
-DEVICE = r"(^|_)devices?(_|$)"
-NAMED = r"(cpu|cuda|gpu|hpu|mps|xpu)(:\d+)?$"  # as a string
+KINDS = r"(^|[_.])(accel|cuda|n?gpus?|hpu|mps|xpu)(_|$)|^(is_|on_|use_|no_)?cpu$"
+KINDS += r"|^torch\.accelerator$"  # not what accelerate makes
+DEVICE = r"(^|[_.])devices?(_|$)"
+NAMED = r"(cpu|cuda|gpu|hpu|mps|xpu)(:\d*)?$"  # as a string
 FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda
 LOOPS = ast.For, ast.AsyncFor, ast.While
 CONDITIONS = ast.If, ast.IfExp, ast.While
@@ -124,37 +125,39 @@ def _within(tree, statement, line):
 
 
 def _arguments(tree, call):
-    for each in call.keywords:
-        if each.arg != "device" and isinstance(each.value, (ast.Compare, ast.BoolOp)):
-            if _asks(each.value):
-                yield each.value.lineno
-    for value in (*call.args, *(each.value for each in call.keywords)):
+    for each in (*call.args, *call.keywords):
+        value = each.value if isinstance(each, ast.keyword) else each
         if set_at := tree.option(value):
             yield set_at
-    for each in call.keywords:
-        if each.arg not in (None, "device") and _name(each.value) and _asks(each.value):
-            yield each.value.lineno
+        named = getattr(each, "arg", None) not in (None, "device")
+        question = isinstance(value, (ast.Compare, ast.BoolOp)) or _name(value)
+        if named and question and _asks(value):
+            yield value.lineno
 
 
 def _asks(test):
     """Whether an expression asks which device there is; `device is None` does not."""
-    names = [_name(x) for x in ast.walk(test) if _name(x)]
-    strings = [x.value for x in ast.walk(test) if isinstance(x, ast.Constant)]
-    kinds = any(re.search(KINDS, name.strip("."), re.I) for name in names)
-    if kinds or any(isinstance(x, str) and re.match(NAMED, x) for x in strings):
+    parts = list(ast.walk(test))
+    strings = [x.value for x in parts if isinstance(x, ast.Constant)]
+    if any(isinstance(x, str) and re.match(NAMED, x) for x in strings):
         return True
-    compared = [x for x in ast.walk(test) if isinstance(x, ast.Compare)]
-    return any(
-        re.search(DEVICE, _name(x).strip("."), re.I)
-        for each in compared
-        if not isinstance(each.ops[0], (ast.Is, ast.IsNot))
-        for x in ast.walk(each)
-    )
+    compared = [
+        part
+        for x in parts
+        if isinstance(x, ast.Compare) and not isinstance(x.ops[0], (ast.Is, ast.IsNot))
+        for part in ast.walk(x)
+    ]
+    return _any_name(parts, KINDS) or _any_name(compared, DEVICE)
+
+
+def _any_name(nodes, pattern):
+    return any(re.search(pattern, _name(x).strip("."), re.I) for x in nodes)
 
 
 def _name(node):
+    """Of a variable, or .attribute; those of PyTorch whole."""
     if isinstance(node, ast.Attribute):
-        return f".{node.attr}"
+        return f"{'torch' * (_name(node.value) == 'torch')}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""
 
 
@@ -188,9 +191,10 @@ def _is_option(value):
     if isinstance(value, ast.Call):
         return _name(value.func) in (".is_available", "dict")
     if isinstance(value, ast.Constant):
-        return not isinstance(value.value, str)
-    kinds = ast.Compare, ast.BoolOp, ast.Dict
-    return isinstance(value, kinds)
+        return isinstance(value.value, bool)
+    if isinstance(value, ast.BoolOp):  # not: gpus or 1
+        return not any(isinstance(x, ast.Constant) for x in value.values)
+    return isinstance(value, (ast.Compare, ast.Dict))
 
 
 def _only_device(node):
@@ -206,18 +210,19 @@ def _says_device(statement):
     if isinstance(statement, ast.If):
         return _only_device(statement)
     if isinstance(statement, ast.Assign):
-        named = all(re.search(DEVICE, name.strip(".")) for name in _targets(statement))
-        return named or _is_device(statement.value)
+        return _any_name(statement.targets, DEVICE) or _is_device(statement.value)
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         return _name(statement.value.func) in ("print", ".info", ".warn", ".warning")
     return isinstance(statement, (ast.Raise, ast.Pass))
 
 
 def _is_device(value):
+    if isinstance(value, ast.JoinedStr):
+        value = value.values[0]
     if isinstance(value, ast.Constant):
         return isinstance(value.value, str) and bool(re.match(NAMED, value.value))
     if isinstance(value, ast.IfExp):
         return _only_device(value)
     if isinstance(value, ast.Call):
         value = value.func
-    return bool(re.search(DEVICE, _name(value).strip(".")))
+    return _name(value) == ".type" or _any_name([value], DEVICE)

@@ -8,10 +8,11 @@ import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from itertools import pairwise
+from types import ModuleType
 from typing import Any
 
 import torch
-from torch.nn import Module
+from torch.nn import Module, Parameter
 
 from .._kit._lines import is_reader
 from .._kit.errors import file_name
@@ -36,7 +37,7 @@ class Keepers:
         self.sizes.append(gathered)
         step = len(self.sizes)
         for path, name, value in _variables():
-            if isinstance(value, torch.Tensor) and (node := value.grad_fn):
+            if _is_result(value) and (node := value.grad_fn):
                 self.sums[path, name] += _holds(node, (path, name, step - 1))
                 node.metadata[MARK] = path, name, step
 
@@ -84,8 +85,13 @@ def _tensors(values):
     for x in values:
         parts = list(x.values()) if type(x) is dict else x
         parts = parts if isinstance(parts, (list, tuple)) else [x]
-        found += [p for p in parts if isinstance(p, torch.Tensor)]
+        found += [p for p in parts if type(p) in (torch.Tensor, Parameter)]
     return [x for x in found if x.layout is torch.strided]
+
+
+def _is_result(x):
+    """A view is asked for its graph anew, and may refuse."""
+    return type(x) is torch.Tensor and x.requires_grad and not x._is_view()
 
 
 def _holds(node, mark):
@@ -111,8 +117,8 @@ def _variables() -> Iterator[tuple[str, str, Any]]:
 
 
 def _is_readers(kind):
-    module = sys.modules.get(kind.__module__)
-    return module is not None and is_reader(_file(module))
+    path = _file(sys.modules.get(kind.__module__))
+    return bool(path) and is_reader(path)
 
 
 def _spaces():
@@ -144,6 +150,9 @@ def _modules():
 
 
 def _file(module):
+    if not isinstance(module, ModuleType):
+        return ""
+    # a module may be one that loads when it is asked for anything
     return object.__getattribute__(module, "__dict__").get("__file__") or ""
 
 
