@@ -249,6 +249,7 @@ def test_workers_that_start_anew_are_kept():
     assert change["saves"]["seconds"] is None
     facts["pace"]["long"]["every"] = 20
     assert advice.changes(facts)[0]["saves"]["seconds"] == pytest.approx(0.02)
+    assert advice.changes(facts)[0]["where"] == "train.py:12"
     facts["seen"]["loaders"][0]["persistent"] = True
     assert advice.changes(facts) == []
 
@@ -292,6 +293,9 @@ def test_what_is_left_behind_is_a_fault_unless_forward_may_make_it_anew():
     facts = changed(USUAL, left_behind=[row])
     assert advice.changes(facts)[0]["where"] == "Net.mask"
     assert lessons(facts) == ["03", "06", "04"]
+    assert "more below" not in advice.changes(facts)[0]["saves"]["text"]
+    two = advice.changes(changed(USUAL, left_behind=[row, row]))
+    assert two[0]["saves"]["text"].endswith("; 1 more below")
     assert lessons(changed(facts, memory__grows=10**6))[:2] == ["07", "03"]
     row = row | {
         "why": "plain, but computed: does forward make it anew on another device?"
@@ -362,6 +366,13 @@ def test_autocast_is_named_for_a_busy_gpu_with_tensor_cores(name, cure):
     assert advice.changes(changed(facts, seen__models=half)) == []
 
 
+def test_where_nobody_knows_whether_the_gpu_is_busy_the_model_must_be_large():
+    facts = changed(QUIET, device="cuda:0", device_name="NVIDIA H200")
+    assert lessons(facts) == ["08"]
+    small = [USUAL["seen"]["models"][0] | {"dtypes": {"float32": 900_000}}]
+    assert lessons(changed(facts, seen__models=small)) == []
+
+
 def test_graph_breaks_come_last():
     facts = changed(
         USUAL, seen__compiled={"frames": 2, "graph_breaks": 1}, waits__rows=[]
@@ -385,7 +396,7 @@ TITLES = {
 
 def test_each_lesson_that_is_named_is_about_that():
     source = (FOLDER / "advice.py").read_text(encoding="utf-8")
-    assert set(re.findall(r'"(\d\d)"', source)) == set(TITLES)
+    assert set(re.findall(r"[\"'](\d\d)[\"']", source)) == set(TITLES)
     if not LESSONS.is_dir():
         pytest.skip("the lessons are not here")
     for number, title in TITLES.items():
@@ -507,6 +518,13 @@ def test_of_a_usual_script_the_terminal_says():
     assert not any("see --json" in row for row in rows)
 
 
+def test_the_five_longest_lines_stand_above_those_of_long_steps():
+    rows = [timed(f"ppo.py:{n}", f"f{n}(x)", 0.0004) for n in range(7)]
+    report = unwrapped(changed(PPO, pace__lines=rows))
+    assert "f4(x)" in report and "f5(x)" not in report
+    assert report.index("f4(x)") < report.index("ppo.py:213, long steps")
+
+
 def test_what_is_cut_is_counted():
     rows = [wait(f"train.py:{n}", "loss.item()") for n in range(9)]
     report = text.terminal(whole(changed(QUIET, waits__rows=rows)))
@@ -583,7 +601,9 @@ def test_each_fact_has_its_words(more, row):
     ],
 )
 def test_long_steps_are_explained(why, words):
-    assert words in unwrapped(changed(PPO, pace__long__why=why))
+    report = unwrapped(changed(PPO, pace__long__why=why))
+    assert words in report
+    assert report.count(", long steps ") == 2 * (why != "machine")
 
 
 def test_sizes_and_times_have_units():

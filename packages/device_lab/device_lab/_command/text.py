@@ -85,7 +85,7 @@ def _head(facts):
     yield (
         f"{facts['device']}{name}, torch {facts['torch']}, Python {facts['python']},"
         f" {facts['system']}; {many(sum(watched.values()), 'step')} in"
-        f" {time(facts['seconds'])}, watching took {time(facts['own_seconds'])} of it"
+        f" {time(facts['seconds'])}; watching took {time(facts['own_seconds'])}"
     )
     said = "a step: " + STEPS.get(step.get("by"), "no two equal steps were seen")
     said += f", {step['at']['where']}" if step.get("at") else ""
@@ -115,12 +115,12 @@ def _pace(pace):
         f"{time(step)} a step, {1 / (step or 1):,.3g} steps a second (mean of"
         f" {pace['timed']}, from {time(pace['lowest'])} to {time(pace['highest'])})"
     )
-    rows = [_line(x, step) for x in pace["lines"] if x["seconds"] >= 0.03 * step]
+    rows = [_line(x, step) for x in pace["lines"] if x["seconds"] >= 0.03 * step][:5]
     long = pace["long"]
-    if long:
+    if long and long["why"] != "machine":
         rows += [_line(x, long["seconds"], ", long steps") for x in long["lines"]]
     bars = _parts(pace["parts"], step, time)
-    return Section("PACE", [said, *_more(pace)], bars, rows, 5 + 3 * bool(long))
+    return Section("PACE", [said, *_more(pace)], bars, rows, most=8)
 
 
 def _more(pace):
