@@ -1,0 +1,1 @@
+"""The command `device-lab`: a report on a script that knows nothing of it."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy
 import torch
+from torch.optim import optimizer as optim
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -42,6 +43,8 @@ class Piece:
 class Ledger(TorchDispatchMode):
     """Notes each storage on a kind of device that calls make or use, and its end."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, device, block=1):
         super().__init__()
         if device.type not in ("cpu", pick_device().type):
@@ -64,7 +67,10 @@ class Ledger(TorchDispatchMode):
             if len(self.pieces) > count and piece.nbytes > self.largest[0]:
                 where, code, *_ = place()
                 where = f"{where}: {code}" if code else where
-                self.largest = piece.nbytes, f"{func.overloadpacket} in {where}"
+                self.largest = (
+                    piece.nbytes,
+                    f"{getattr(func, 'overloadpacket', func)} in {where}",
+                )
         if self.phases[-1] == BACKWARD and self.may_be_in_place(func, args):
             self.copies.append([self.note(x) for x in (out, *args[:2])])
         return out
@@ -136,6 +142,96 @@ class Ledger(TorchDispatchMode):
                 change[piece.died + 1] -= nbytes
         curve = change[:-1].cumsum()[start:]
         return int(curve.max()), start + int(curve.argmax())
+
+
+class StepLedger(Ledger):
+    """With whose the pieces are. start: the call that the step begins with; before:
+    bytes then. parameters: weak references; fused: whether all optimizers can be.
+    """
+
+    def __init__(self, device, block=1):
+        super().__init__(device, block)
+        self.optimizers, self.parameters = weakref.WeakSet(), []
+        self.fused = True
+        self.start = self.before = 0
+
+    def hooks(self):
+        """Of optimizers, for as long as their handles stay."""
+        yield optim.register_optimizer_step_pre_hook(self.begins)
+        yield optim.register_optimizer_step_post_hook(self.ends)
+
+    def begins(self, optimizer, args, kwargs):
+        self.optimizers.add(optimizer)
+        self.fused &= "fused" in optimizer.defaults
+        self.mark()
+        self.stepping = True
+
+    def ends(self, optimizer, args, kwargs):
+        self.stepping = False
+        self.mark()
+
+    def known(self):
+        """Parameters that are no optimizer's, too."""
+        return [reference() for reference in self.parameters]
+
+    def mark(self):
+        """Notes whose the pieces are."""
+        parameters = self.known()
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                parameters += group["params"]
+                on_host = not (group.get("fused") or group.get("capturable"))
+                states = [optimizer.state.get(p) for p in group["params"]]
+                for x in tree_leaves(states):
+                    self.name(x, "optimizer state", on_host)
+        for p in filter(torch.is_tensor, parameters):
+            self.name(p, "parameters")
+            self.name(p.grad, "gradients")
+
+    def name(self, x, kind, on_host=False):
+        """on_host: whether single numbers are, as Adam's steps."""
+        piece = self.note(x)
+        if piece:
+            piece.kind = kind
+            if on_host and not x.dim():
+                piece.nbytes = 0
+
+    def kind(self, piece):
+        if piece.kind:
+            return piece.kind
+        if piece.born < self.start:
+            return "inputs and other"
+        outlives = piece.phase == FORWARD and piece.last != FORWARD
+        if outlives or piece.phase == AGAIN:
+            return "activations"
+        return "temporaries"
+
+    def kinds(self, at):
+        """Kind → bytes, at a call."""
+        kinds: dict[str, int] = {}
+        for piece in self.pieces:
+            if piece.born <= at and (piece.died is None or piece.died >= at):
+                kind = self.kind(piece)
+                kinds[kind] = kinds.get(kind, 0) + piece.nbytes
+        return kinds
+
+    def begin(self):
+        self.mark()
+        self.start, self.before = len(self.phases), self.held()
+
+    def estimates(self):
+        """(change, the peak with it), of those that need no other run."""
+
+        def fused(piece):
+            return bool(piece.kind) or piece.phase != OPTIMIZER
+
+        def halved(piece):
+            whole = piece.kind or piece.born < self.start or piece.phase == OPTIMIZER
+            return 1 if whole else 0.5
+
+        if self.fused:
+            yield "fused=True in the optimizer", self.highest(self.start, fused)[0]
+        yield "half of the batch (about)", self.highest(self.start, halved)[0]
 
 
 def engine_calls():

@@ -14,7 +14,7 @@ from .errors import file_name
 LIBRARIES = "site-packages", "dist-packages"
 STANDARD = sysconfig.get_path("stdlib")
 TORCH = os.path.join(os.path.dirname(torch.__file__), "")
-KIT = os.path.join(os.path.dirname(__file__), "")
+KIT = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 OWN = TORCH, KIT, os.path.join(os.path.dirname(TORCH) + "_xla", ""), "<frozen"
 # What in PyTorch only hands a call on
 PASSING = ("_compile", "_dynamo/", "_jit_internal", "_ops", "_tensor", "autograd/")
@@ -25,25 +25,29 @@ BACKWARD = "_engine_run_backward"
 class Place(NamedTuple):
     """where: file:line of the innermost code that is no library's; code: that line;
     inside: both of the innermost library below it, or ""; calls: of all libraries below
-    it, "file function: line".
+    it, "file function: line". reader, library: the path and the line of `where` and of
+    `inside`.
     """
 
     where: str
     code: str
     inside: str
     calls: tuple[str, ...]
+    reader: tuple[str, int] = ("", 0)
+    library: tuple[str, int] = ("", 0)
 
 
 def place() -> Place:
     """Of the call that is being made."""
     frame, below = _frames()
-    works = (f"{_short(x)}:{x.f_lineno}  {_code(x)}" for x in below if not _passing(x))
-    inside = next(works, "")
+    works = next((x for x in below if not _passing(x)), None)
+    inside = f"{_short(works)}:{works.f_lineno}  {_code(works)}" if works else ""
     calls = tuple(f"{_short(x)} {x.f_code.co_name}: {_code(x)}" for x in below)
     if frame is None:
         return Place(inside or "a thread of a library", "", "", calls)
+    library = _position(works) if works else ("", 0)
     where = f"{file_name(frame.f_code.co_filename)}:{frame.f_lineno}"
-    return Place(where, _code(frame), inside, calls)
+    return Place(where, _code(frame), inside, calls, _position(frame), library)
 
 
 def keep_line(x: torch.Tensor) -> None:
@@ -100,6 +104,10 @@ def _short(frame):
     for folder in (os.path.dirname(TORCH[:-1]), *LIBRARIES):
         path = path.rpartition(folder + os.sep)[2]
     return path.replace(os.sep, "/")
+
+
+def _position(frame):
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 def _code(frame):

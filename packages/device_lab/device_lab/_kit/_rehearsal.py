@@ -12,42 +12,27 @@ from unittest import mock
 import torch
 from torch import nn
 from torch.nn.modules import module as hooks
-from torch.optim import optimizer as optim
-from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from ._cuda_rules import AsCuda, within
-from ._ledger import AGAIN, BACKWARD, FORWARD, OPTIMIZER, Ledger
+from ._ledger import BACKWARD, StepLedger
 from ._lines import is_reader
 from ._values import CPU
 from .errors import LabError, file_name, without_arguments
 
 
-class Rehearsal(Ledger):
+class Rehearsal(StepLedger):
     """The ledger of steps within AsCuda. once: whether only the first step was one."""
 
     def __init__(self, cuda):
         super().__init__(CPU, block=512)  # kMinBlockSize of CUDACachingAllocator
         self.cuda = cuda
-        self.optimizers = weakref.WeakSet()
-        self.fused = True  # all of them
-        self.parameters = []
         self.called = weakref.WeakSet()
         self.recurrent = self.once = False
-        self.start = self.before = self.grows = 0
+        self.grows = 0
 
     def watch(self):
         """Hooks that tell of optimizers, parameters and modules."""
-
-        def begin(optimizer, args, kwargs):
-            self.optimizers.add(optimizer)
-            self.fused &= "fused" in optimizer.defaults
-            self.mark()
-            self.stepping = True
-
-        def end(optimizer, args, kwargs):
-            self.stepping = False
-            self.mark()
 
         def parameter(module, name, p):
             self.recurrent |= isinstance(module, nn.RNNBase)
@@ -57,8 +42,7 @@ class Rehearsal(Ledger):
         def called(module, args):
             self.called.add(module)
 
-        yield optim.register_optimizer_step_pre_hook(begin)
-        yield optim.register_optimizer_step_post_hook(end)
+        yield from self.hooks()
         yield hooks.register_module_parameter_registration_hook(parameter)
         yield hooks.register_module_forward_pre_hook(called)
 
@@ -75,44 +59,10 @@ class Rehearsal(Ledger):
             return None
         return super().note(self.cuda.values.double(x))
 
-    def mark(self):
-        """Notes whose the pieces are."""
-        parameters = [reference() for reference in self.parameters]
+    def known(self):
         # copied modules told no hook of theirs
-        for module in self.called:
-            parameters += module.parameters(recurse=False)
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                parameters += group["params"]
-                on_host = not (group.get("fused") or group.get("capturable"))
-                states = [optimizer.state.get(p) for p in group["params"]]
-                for x in tree_leaves(states):
-                    self.name(x, "optimizer state", on_host)
-        for p in filter(torch.is_tensor, parameters):
-            self.name(p, "parameters")
-            self.name(p.grad, "gradients")
-
-    def name(self, x, kind, on_host=False):
-        """on_host: whether single numbers are, as Adam's steps."""
-        piece = self.note(x)
-        if piece:
-            piece.kind = kind
-            if on_host and not x.dim():
-                piece.nbytes = 0
-
-    def kind(self, piece):
-        if piece.kind:
-            return piece.kind
-        if piece.born < self.start:
-            return "inputs and other"
-        outlives = piece.phase == FORWARD and piece.last != FORWARD
-        if outlives or piece.phase == AGAIN:
-            return "activations"
-        return "temporaries"
-
-    def begin(self):
-        self.mark()
-        self.start, self.before = len(self.phases), self.held()
+        called = (p for m in self.called for p in m.parameters(recurse=False))
+        return [*super().known(), *called]
 
     def end(self):
         self.mark()
@@ -206,16 +156,7 @@ def reason(error):
 def ways(make, ledger):
     """(change, the peak with it or why there is none), of each."""
 
-    def fused(piece):
-        return bool(piece.kind) or piece.phase != OPTIMIZER
-
-    def halved(piece):
-        whole = piece.kind or piece.born < ledger.start or piece.phase == OPTIMIZER
-        return 1 if whole else 0.5
-
-    if ledger.fused:
-        yield "fused=True in the optimizer", ledger.highest(ledger.start, fused)[0]
-    yield "half of the batch (about)", ledger.highest(ledger.start, halved)[0]
+    yield from ledger.estimates()
     changes = {
         "zero_grad() before each step": _zero_first,
         "each block in torch.utils.checkpoint": _recompute,

@@ -149,7 +149,7 @@ class Values:
 
     def note(self, dtype):
         """That a value of a line was read as 0. GradScaler asks whether it was inf."""
-        where, code, inside, _ = place()
+        where, code, inside, *_ = place()
         if inside.startswith("torch/amp/grad_scaler"):
             return
         if inside.startswith("torch/_subclasses"):  # a fake tensor's tolist
@@ -166,7 +166,7 @@ class Values:
         if func in (aten._local_scalar_dense.default, aten.item.default):
             self.note(args[0].dtype)
             return 0.0 if args[0].dtype.is_floating_point else 0
-        where, code, inside, _ = place()
+        where, code, inside, *_ = place()
         line = _named(where, code, inside)
         cure = "" if inside else "; torch.where and masked_fill do without"
         raise LabError(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
@@ -79,12 +80,16 @@ class _Call(NamedTuple):
 class Operators(TorchDispatchMode):
     """What the dispatcher sees, PyTorch's own functions included."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, watch):
         super().__init__()
         self.watch = watch
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if isinstance(func, HigherOrderOperator):  # flex_attention, torch.cond: whole
+            return func(*args, **kwargs)
         if torch.is_inference_mode_enabled():  # there composed operators come whole
             with self:
                 out = func.decompose(*args, **kwargs)
@@ -94,6 +99,7 @@ class Operators(TorchDispatchMode):
         self.watch.work.add("backward" if backward else "forward")
         name = func.overloadpacket.__name__
         call = _Call(func, name, args, kwargs, tensors_in(args))
+        self.watch.operator = call
         operation, kinds = NAMES.get(name, name.strip("_2")), self.kinds(call)
         if self.watch.bracket is not None and name in NAMES:
             operation = "index"
@@ -101,6 +107,7 @@ class Operators(TorchDispatchMode):
             operation = PYTHON.get(self.watch.call.name, "item")
         for kind in kinds:
             self.watch.note(operation, kind)
+        self.watch.operator = None
         out = call()
         self.follow(call, out, kinds)
         return out
@@ -115,12 +122,11 @@ class Operators(TorchDispatchMode):
         here = tensors and not any(map(watch.on_device, tensors))
         if (made and not kinds) or here:
             watch.mark(out, number=made and bracket)
-        elif not tensors or any(map(_made_there, tensors)):
-            given = set(map(id, tensors))
+        elif not tensors or any(map(watch.is_there, tensors)):
+            given = set(map(id, tensors)) if name == "copy_" else ()  # the host's, too
             for x in tensors_in(out):
-                # copy_ reaches the host's, too; C++ makes some without device=
-                if id(x) not in given and not hasattr(x, "_lies"):
-                    x._lies = "there"
+                if id(x) not in given:  # C++ makes some without device=
+                    watch.lies.setdefault(x, "there")
         if name == "_pack_padded_sequence":  # the batches' sizes
             watch.mark(out[1])
 
@@ -295,12 +301,10 @@ class Functions(TorchFunctionMode):
             self.watch.assume(known)
         elif blocks and out.numel():
             self.watch.note(name, "to the device")
-        if known is None and any(out is each for each in call.args):
-            out = out.clone()
-        elif out is known and out.layout is torch.strided and not out.requires_grad:
-            out = torch.ops.aten.alias(out)
+        if any(out is each for each in call.args):
+            out = alias(out)
         if out is not known:
-            out._lies = "there"
+            self.watch.lies[out] = "there"
         return out
 
     def unchecked(self, call, there):
@@ -316,8 +320,9 @@ class Functions(TorchFunctionMode):
         if any(x.numel() for x in there):
             self.watch.note(call.name, "to the host")
         if call.name == "cpu":
-            out = out.clone() if there else out
-            self.watch.mark(out)
+            out = alias(out) if there else out
+            if not any(out is x for x in there):
+                self.watch.mark(out)
         return out
 
     def other(self, call, there):
@@ -341,8 +346,15 @@ class Functions(TorchFunctionMode):
     }
 
 
-def _made_there(x):
-    return getattr(x, "_lies", "") == "there" or isinstance(x, torch.nn.Parameter)
+def alias(x):
+    """Of the same memory and history, with a mark of its own. x itself, where that may
+    be told from it: a leaf of autograd has its own gradient.
+    """
+    plain = type(x) is torch.Tensor and x.layout is torch.strided
+    if not plain or (x.requires_grad and x.is_leaf):
+        return x
+    with torch.inference_mode(False), torch.enable_grad():  # else x.add_(w) may refuse
+        return torch.ops.aten.alias(x)
 
 
 def _staying(watch, target, index, value=None):

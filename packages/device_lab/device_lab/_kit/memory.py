@@ -200,12 +200,7 @@ def rehearse(make: Callable[[], Callable[[], object]], lower: bool = True) -> Re
     """
     ledger = second_step(make)
     highest, at = ledger.highest(ledger.start)
-    kinds: dict[str, int] = {}
-    for piece in ledger.pieces:
-        if piece.born <= at and (piece.died is None or piece.died >= at):
-            kind = ledger.kind(piece)
-            kinds[kind] = kinds.get(kind, 0) + piece.nbytes
-    figures = kinds, ledger.before, ledger.grows, ledger.largest
+    figures = ledger.kinds(at), ledger.before, ledger.grows, ledger.largest
     found = Rehearsed(
         highest,
         ledger.phases[at],

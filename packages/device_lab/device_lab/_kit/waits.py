@@ -14,6 +14,7 @@ from torch import nn
 from torch.amp import GradScaler
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import dataloader
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from ._cures import CAUSES, SCALER, cure
 from ._lines import place
@@ -141,29 +142,38 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
     return Waits(waits, watch.device or "cpu", scaler, {} if watch.device else assumed)
 
 
-def _wait(operation, kind):
-    """What a Wait holds, but for `times`."""
-    at = place()
-    return *at[:3], operation, kind, cure(operation, kind, at)
-
-
 class _Watch:
-    """counts: what `_wait` gives → how often. device: type of the accelerator that
-    tensors were on. On a CPU, _lies is "here" for tensors of the host, "there" for what
-    the step moved to the device, or made of such. assumed: lines that move others, how
+    """counts: what `wait` gives → how often. device: type of the accelerator that
+    tensors were on. lies: on a CPU "here" for tensors of the host, "there" for what the
+    step moved to the device, or made of such. assumed: lines that move others, how
     often. bracket: while a tensor on the device is indexed, indices that are not read.
-    noted: where CUDA reports itself, what rules expect; call: of Python, that is being
-    made. work: whether operators ran, and whether in a "backward" pass.
+    noted: where CUDA reports itself, what rules expect; call, operator: of Python and
+    of PyTorch, that is being made. work: whether operators ran, and whether in a
+    "backward" pass.
     """
 
     def __init__(self):
         self.counts, self.scaler = collections.Counter(), collections.Counter()
         self.assumed = collections.Counter()
-        self.device = self.noted = self.call = self.bracket = None
+        self.device = self.noted = self.call = self.operator = self.bracket = None
+        self.lies = WeakTensorKeyDictionary()
         self.quiet, self.work = 0, set()
+
+    place = staticmethod(place)
+
+    def wait(self, operation, kind):
+        """What a Wait holds, but for `times`."""
+        at = self.place()
+        return *at[:3], operation, kind, cure(operation, kind, at)
 
     @contextlib.contextmanager
     def watching(self):
+        with contextlib.ExitStack() as stack:
+            self.open(stack, stack.enter_context)
+            yield
+
+    def open(self, stack, enter):
+        """Until the stack ends. enter: how modes of PyTorch begin."""
         following = dataloader._BaseDataLoaderIter.__next__
 
         def marked(loader):
@@ -172,30 +182,31 @@ class _Watch:
             self.mark(tensors_of(batch))
             return batch
 
-        with contextlib.ExitStack() as stack:
-            stack.callback(register_optimizer_step_pre_hook(self.mark_counters).remove)
-            patches = [(dataloader._BaseDataLoaderIter, "__next__", marked)]
-            patches += [
-                (owner, name, self.asking(owner, name))
-                for owner in OWNERS
-                for name in ASKED
-                if hasattr(owner, name)
-            ]
-            if not torch.cuda.is_available():
-                patches += [(GradScaler, "step", self.scaling())]
-            for patch in patches:
-                stack.enter_context(mock.patch.object(*patch))
-            # under a mode the compiler gives up, for ever
+        stack.callback(register_optimizer_step_pre_hook(self.mark_counters).remove)
+        patches = [(dataloader._BaseDataLoaderIter, "__next__", marked)]
+        patches += [
+            (owner, name, self.asking(owner, name))
+            for owner in OWNERS
+            for name in ASKED
+            if hasattr(owner, name)
+        ]
+        if not torch.cuda.is_available():
+            patches += [(GradScaler, "step", self.scaling())]
+        for patch in patches:
+            stack.enter_context(mock.patch.object(*patch))
+        if self.may_compile():  # under a mode the compiler gives up, for ever
             stack.enter_context(torch.compiler.set_stance("force_eager"))
-            stack.enter_context(Functions(self))
-            stack.enter_context(Operators(self))
-            yield
+        enter(Functions(self))
+        enter(Operators(self))
+
+    def may_compile(self):
+        return True
 
     def asking(self, owner, name):
         function = getattr(owner, name)
 
         def asked(*args, **kwargs):
-            self.count(_wait(name, ASKED[name]))
+            self.count(self.wait(name, ASKED[name]))
             if getattr(owner, "is_available", lambda: True)():
                 with self.silent():
                     return function(*args, **kwargs)
@@ -208,7 +219,7 @@ class _Watch:
         def scaled(scaler, optimizer, *args, **kwargs):
             reads = not getattr(optimizer, "_step_supports_amp_scaling", False)
             if reads and scaler._device == "cuda":
-                self.scaler[(*place()[:3], "item", "value", SCALER)] += 1
+                self.scaler[(*self.place()[:3], "item", "value", SCALER)] += 1
             return step(scaler, optimizer, *args, **kwargs)
 
         return scaled
@@ -225,10 +236,10 @@ class _Watch:
         """A rule says that this waits."""
         lazy = (self.device, kind) == ("xla", "to the device")
         if self.noted is not None:
-            self.noted.append(_wait(operation, kind))
+            self.noted.append(self.wait(operation, kind))
             warnings.filterwarnings("always", REPORT)  # should the step ignore them
         elif not (self.quiet or lazy):
-            self.count(_wait(operation, kind))
+            self.count(self.wait(operation, kind))
 
     def count(self, wait):
         if wait[-1] is not None:
@@ -261,7 +272,7 @@ class _Watch:
     def explain(self, last):
         """(call of Python, wait) of what CUDA reports."""
         name = self.call.name if self.call else "a call"
-        wait = _wait(name, "else")
+        wait = self.wait(name, "else")
         for noted in reversed(self.noted):
             if noted[0] == wait[0]:
                 self.noted.remove(noted)
@@ -272,9 +283,9 @@ class _Watch:
 
     def assume(self, x):
         """The reader's line moves x, which passes for the device's, to the device."""
-        if self.device or self.quiet or hasattr(x, "_lies") or not x.numel():
+        if self.device or self.quiet or x in self.lies or not x.numel():
             return
-        at = place()
+        at = self.place()
         if not (at.calls or re.search(TO_CPU, at.code)):
             self.assumed[at.where] += 1
 
@@ -282,7 +293,7 @@ class _Watch:
         """These tensors are on the host, if on a CPU; so is the number in x[i] = 0."""
         for x in tensors_in(tree):
             if x.device.type == "cpu" or number:
-                x._lies = "here"
+                self.lies[x] = "here"
             else:
                 self.on_device(x)
 
@@ -301,4 +312,8 @@ class _Watch:
             self.device = kind
         elif kind == "meta" or self.device:
             return False
-        return getattr(x, "_lies", "") != "here"
+        return self.lies.get(x) != "here"
+
+    def is_there(self, x):
+        """What was made before the step is not known to be, but for parameters."""
+        return self.lies.get(x) == "there" or isinstance(x, nn.Parameter)
