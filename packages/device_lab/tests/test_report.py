@@ -457,13 +457,26 @@ def test_each_lesson_that_is_named_is_about_that():
         ({"seen__moved": False}, "for the CPU alone?"),
         (
             {"waits__rows": [wait("a.py:7", "x.to(d)", "to", assumed=True)]},
-            "waits only if the tensor",
+            "a.py:7: waits if the tensor, made before, lies on the host.",
         ),
     ],
 )
 def test_what_is_not_known_is_said_where_it_is_not(more, sentence):
     assert sentence in said(changed(USUAL, **more))
     assert sentence not in said(USUAL)
+
+
+def test_where_the_tensor_lies_decides_by_which_way_it_is_copied():
+    rows = [wait("a.py:7", "x.cpu()", "cpu", assumed=True)]
+    facts = changed(USUAL, waits__rows=rows)
+    assert "a.py:7: waits if the tensor, made before, lies on the GPU." in said(facts)
+    assert "if the tensor lies on the GPU" in unwrapped(facts)
+
+
+def test_waits_of_20_steps_are_enough():
+    few = "what comes less often may be missing"
+    assert few in said(changed(USUAL, waits__steps=19))
+    assert few not in said(changed(USUAL, waits__steps=20))
 
 
 def test_what_only_a_gpu_tells_is_not_known_without_one():
@@ -543,6 +556,8 @@ def test_the_five_longest_lines_stand_above_those_of_long_steps():
     report = unwrapped(changed(PPO, pace__lines=rows, pace__long__share=0.4))
     assert "f4(x)" in report and "f5(x)" not in report
     assert report.index("f4(x)") < report.index("ppo.py:213, long steps")
+    report = unwrapped(changed(PPO, pace__lines=rows))  # most of the time
+    assert report.index("f4(x)") > report.index("ppo.py:213, long steps")
 
 
 def test_what_is_cut_is_counted():
