@@ -203,6 +203,9 @@ def test_of_ppo_the_environment_comes_first_though_its_line_waits():
     found = advice.changes(PPO)
     assert found[0]["where"] == "ppo.py:213" and found[0]["lesson"] == "09"
     assert found[0]["saves"]["text"] == "part of 170 ms of 310 ms a long step"
+    assert "10" not in lessons(PPO)  # 23% of steps that are 12% of the time
+    assert "10" in lessons(changed(PPO, pace__long__why="machine"))
+    assert "10" in lessons(changed(PPO, pace__long__share=0.3, waits__rows=[]))
     texts = [x["saves"]["text"] for x in found]
     assert "not known without a GPU; 128 waits, in one of 16 steps" in texts
 
@@ -749,10 +752,8 @@ def test_the_page_says_what_the_terminal_says():
 def test_the_page_is_not_cut():
     facts = whole(HUGE)
     source = html.unescape(page.page(facts))
-    assert (
-        source.count("loss.item()loss.item()</code>".replace("loss.item()", "", 1))
-        == 99
-    )
+    waits = source[source.index("<h2>Waits") : source.index("<h2>Memory")]
+    assert waits.count("loss.item()</code>") == 99
     assert "Net.49.mask" in source and "see --json" not in source
     assert facts["not_known"][-1] in source
 

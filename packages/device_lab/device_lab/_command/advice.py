@@ -54,6 +54,13 @@ def _saved(pace, seconds):
     return seconds if busy is None else min(seconds, (1 - busy) * pace["step"])
 
 
+def _share(pace, seconds):
+    """Of all time: long steps of another kind are none of it."""
+    long = pace["long"]
+    usual = 1 - long["share"] if long and long["why"] != "machine" else 1
+    return usual * seconds / (pace["step"] or 1)
+
+
 def _faults(facts):
     grows, line = facts["memory"]["grows"], "no line is known"
     if grows and grows >= 0.001 * facts["memory"]["highest"]:
@@ -74,7 +81,7 @@ def _loader(facts):
     pace = facts["pace"]
     loaders = [x for x in facts["seen"]["loaders"] if not x["evaluation"]]
     load = _saved(pace, pace["parts"].get("loader", 0))
-    if not loaders or load < 0.05 * pace["step"]:
+    if not loaders or _share(pace, load) < 0.05:
         return
     main = max(loaders, key=lambda x: x["batches"])
     text = f"up to {time(load)} of {time(pace['step'])} a step"
@@ -87,7 +94,7 @@ def _loader(facts):
         if main["workers"]:
             cure = f"more workers (now {main['workers']}), or less work for an item"
     line = main["made"] or "the DataLoader"
-    yield _timed(load / pace["step"], line, cure, text, "06", load)
+    yield _timed(_share(pace, load), line, cure, text, "06", load)
 
 
 def _workers(facts):
@@ -132,10 +139,10 @@ def _fused(facts):
     took = _saved(pace, parts.get("optimizer", 0))
     if (pace["busy"] or 0) > 0.9 and pace["device_parts"]:
         took = pace["device_parts"].get("optimizer", 0)
-    if took and took >= 0.15 * pace["step"]:
+    if _share(pace, took) >= 0.15:
         text = f"part of {time(took)} of {time(pace['step'])} a step"
         for line, cure in _could_be_fused(facts)[:1]:
-            yield _timed(took / pace["step"] / 2, line, cure, text, "10")
+            yield _timed(_share(pace, took) / 2, line, cure, text, "10")
 
 
 def _own(facts):
