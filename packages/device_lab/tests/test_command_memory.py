@@ -193,6 +193,35 @@ def test_what_a_loader_makes_is_noted_when_it_is_used():
     assert 64 < memory.close()["highest"] < MB
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_opened_and_closed_within_hooks_of_optimizers(others):
+    """Where a script's step ends."""
+    step, optimizer = training()
+    memory, facts, steps = StepMemory(), [], []
+
+    def ended(*_):
+        steps.append(1)
+        if len(steps) == 1:
+            memory.open("cpu", [optimizer])
+        if len(steps) in (3, 4, 5):
+            memory.end()
+        if len(steps) in (2, 3, 4):
+            memory.begin()
+        if len(steps) == 5:
+            facts.append(memory.close())
+
+    handles = [optim.register_optimizer_step_post_hook(ended)]
+    handles += [
+        optim.register_optimizer_step_post_hook(lambda *_: None) for _ in range(others)
+    ]
+    for _ in range(7):
+        step()
+    for handle in handles:
+        handle.remove()
+    assert facts[0]["kinds"]["parameters"] == 4096
+    assert not optimizer._optimizer_step_post_hooks
+
+
 # ---- what steps leave behind
 
 
