@@ -77,5 +77,12 @@ def __getattr__(name: str) -> _typing.Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def load_ipython_extension(shell: _typing.Any) -> None:
+    """%load_ext device_lab, then %%device_lab: the command's report, on a cell."""
+    from ._command.cli import add_magic
+
+    add_magic(shell)
+
+
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]

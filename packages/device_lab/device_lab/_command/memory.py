@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import sys
 import weakref
 from collections.abc import Iterable
 from itertools import pairwise
@@ -34,11 +35,16 @@ class StepMemory:
         self.ledger = ledger = _Running(device, 512 if device.type == "cuda" else 1)
         ledger.know(optimizers)
         self.keepers, self.steps = Keepers(), []
-        for handle in ledger.hooks():
-            self.stack.callback(handle.remove)
-        # under a mode the compiler gives up, for ever
-        self.stack.enter_context(torch.compiler.set_stance("force_eager"))
+        if "torch._dynamo" in sys.modules:  # under a mode it gives up, for ever
+            self.stack.enter_context(torch.compiler.set_stance("force_eager"))
         enter_below(ledger)
+
+    def begins(self, *step: Any) -> None:
+        """An optimizer's step: what its hooks are given."""
+        self.ledger.begins(*step)
+
+    def ends(self, *step: Any) -> None:
+        self.ledger.ends(*step)
 
     def silence(self, on: bool) -> None:
         """What is made meanwhile is noted when it is used: while a loader works."""

@@ -1,13 +1,17 @@
 """Counts the waits of a running script, step by step, with the rules of find_waits."""
 
+import collections
 import contextlib
+import gc
 import inspect
 import linecache
+import sys
 import weakref
 from collections.abc import Hashable
 from typing import Any
 
 import torch
+from torch import nn
 from torch.amp import GradScaler
 
 from .._kit._cures import CAUSES, OPERATIONS
@@ -73,12 +77,14 @@ class StepWaits:
         self.watch.quiet += 1 if on else -1
 
     def begin(self) -> None:
-        for counts in (self.watch.counts, self.watch.scaler, self.watch.assumed):
+        watch = self.watch
+        for counts in (watch.counts, watch.scaler, watch.assumed, watch.guessed):
             counts.clear()
 
     def end(self) -> dict[Hashable, int]:
         watch = self.watch
         rows = {("wait", key): n for key, n in (watch.counts | watch.scaler).items()}
+        rows |= {("guess", key): n for key, n in watch.guessed.items()}
         if watch.device is None:
             rows |= {("assumed", where): n for where, n in watch.assumed.items()}
         self.begin()
@@ -99,7 +105,7 @@ class StepWaits:
             "kind": kind,
             "why": CAUSES[kind],
             "cure": cure,
-            "assumed": sort == "assumed",
+            "assumed": sort != "wait",
             "branch": self._branch(where, inside),
         }
 
@@ -123,12 +129,17 @@ class StepWaits:
 
 class _Running(_Watch):
     """Where a line stands is its whole path here. readers, libraries: what is said of a
-    line → its path and number.
+    line → its path and number. guessed: waits, if tensors lie where others are.
     """
 
     def __init__(self):
         super().__init__()
         self.readers, self.libraries = {}, {}
+        self.guessed, self.guess = collections.Counter(), False
+        for module in gc.get_objects():
+            if issubclass(type(module), nn.Module):
+                for x in filter(torch.is_tensor, module._buffers.values()):
+                    self.lies[x] = "there"
 
     def place(self):
         at = super().place()
@@ -139,8 +150,23 @@ class _Running(_Watch):
         self.readers[at.where] = at.reader
         return at
 
+    def may_compile(self):
+        return "torch._dynamo" in sys.modules  # it takes a second to import
+
+    def note(self, operation, kind):
+        """What was made before it was watched may lie on the host or on the device."""
+        asked = (self.operator or self.call).tensors if self.device is None else []
+        self.guess = not all(map(self.is_known, asked))
+        super().note(operation, kind)
+        self.guess = False
+
+    def is_known(self, x):
+        return x in self.lies or (x.requires_grad and x.is_leaf)
+
     def count(self, wait):
-        if not self.quiet:
+        if self.guess and wait[-1] is not None:
+            self.guessed[wait] += 1
+        elif not self.quiet:
             super().count(wait)
 
     def asking(self, owner, name):

@@ -99,6 +99,7 @@ class Operators(TorchDispatchMode):
         self.watch.work.add("backward" if backward else "forward")
         name = func.overloadpacket.__name__
         call = _Call(func, name, args, kwargs, tensors_in(args))
+        self.watch.operator = call
         operation, kinds = NAMES.get(name, name.strip("_2")), self.kinds(call)
         if self.watch.bracket is not None and name in NAMES:
             operation = "index"
@@ -106,6 +107,7 @@ class Operators(TorchDispatchMode):
             operation = PYTHON.get(self.watch.call.name, "item")
         for kind in kinds:
             self.watch.note(operation, kind)
+        self.watch.operator = None
         out = call()
         self.follow(call, out, kinds)
         return out
@@ -120,12 +122,11 @@ class Operators(TorchDispatchMode):
         here = tensors and not any(map(watch.on_device, tensors))
         if (made and not kinds) or here:
             watch.mark(out, number=made and bracket)
-        elif not tensors or any(map(_made_there, tensors)):
-            given = set(map(id, tensors))
+        elif not tensors or any(map(watch.is_there, tensors)):
+            given = set(map(id, tensors)) if name == "copy_" else ()  # the host's, too
             for x in tensors_in(out):
-                # copy_ reaches the host's, too; C++ makes some without device=
-                if id(x) not in given and not hasattr(x, "_lies"):
-                    x._lies = "there"
+                if id(x) not in given:  # C++ makes some without device=
+                    watch.lies.setdefault(x, "there")
         if name == "_pack_padded_sequence":  # the batches' sizes
             watch.mark(out[1])
 
@@ -303,7 +304,7 @@ class Functions(TorchFunctionMode):
         if any(out is each for each in call.args):
             out = alias(out)
         if out is not known:
-            out._lies = "there"
+            self.watch.lies[out] = "there"
         return out
 
     def unchecked(self, call, there):
@@ -354,10 +355,6 @@ def alias(x):
         return x
     with torch.inference_mode(False), torch.enable_grad():  # else x.add_(w) may refuse
         return torch.ops.aten.alias(x)
-
-
-def _made_there(x):
-    return getattr(x, "_lies", "") == "there" or isinstance(x, torch.nn.Parameter)
 
 
 def _staying(watch, target, index, value=None):

@@ -14,6 +14,7 @@ from torch import nn
 from torch.amp import GradScaler
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import dataloader
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from ._cures import CAUSES, SCALER, cure
 from ._lines import place
@@ -143,17 +144,18 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
 
 class _Watch:
     """counts: what `wait` gives → how often. device: type of the accelerator that
-    tensors were on. On a CPU, _lies is "here" for tensors of the host, "there" for what
-    the step moved to the device, or made of such. assumed: lines that move others, how
+    tensors were on. lies: on a CPU "here" for tensors of the host, "there" for what the
+    step moved to the device, or made of such. assumed: lines that move others, how
     often. bracket: while a tensor on the device is indexed, indices that are not read.
-    noted: where CUDA reports itself, what rules expect; call: of Python, that is being
-    made. work: whether operators ran, and whether in a "backward" pass.
+    noted: where CUDA reports itself, what rules expect; call, operator: of Python and
+    of PyTorch, that is being made. work: whether operators ran, and whether in a "backward" pass.
     """
 
     def __init__(self):
         self.counts, self.scaler = collections.Counter(), collections.Counter()
         self.assumed = collections.Counter()
-        self.device = self.noted = self.call = self.bracket = None
+        self.device = self.noted = self.call = self.operator = self.bracket = None
+        self.lies = WeakTensorKeyDictionary()
         self.quiet, self.work = 0, set()
 
     place = staticmethod(place)
@@ -191,10 +193,13 @@ class _Watch:
             patches += [(GradScaler, "step", self.scaling())]
         for patch in patches:
             stack.enter_context(mock.patch.object(*patch))
-        # under a mode the compiler gives up, for ever
-        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        if self.may_compile():  # under a mode the compiler gives up, for ever
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
         enter(Functions(self))
         enter(Operators(self))
+
+    def may_compile(self):
+        return True
 
     def asking(self, owner, name):
         function = getattr(owner, name)
@@ -277,7 +282,7 @@ class _Watch:
 
     def assume(self, x):
         """The reader's line moves x, which passes for the device's, to the device."""
-        if self.device or self.quiet or hasattr(x, "_lies") or not x.numel():
+        if self.device or self.quiet or x in self.lies or not x.numel():
             return
         at = self.place()
         if not (at.calls or re.search(TO_CPU, at.code)):
@@ -287,7 +292,7 @@ class _Watch:
         """These tensors are on the host, if on a CPU; so is the number in x[i] = 0."""
         for x in tensors_in(tree):
             if x.device.type == "cpu" or number:
-                x._lies = "here"
+                self.lies[x] = "here"
             else:
                 self.on_device(x)
 
@@ -306,4 +311,8 @@ class _Watch:
             self.device = kind
         elif kind == "meta" or self.device:
             return False
-        return getattr(x, "_lies", "") != "here"
+        return self.lies.get(x) != "here"
+
+    def is_there(self, x):
+        """What was made before the step is not known to be, but for parameters."""
+        return self.lies.get(x) == "there" or isinstance(x, nn.Parameter)

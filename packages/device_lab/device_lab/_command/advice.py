@@ -1,0 +1,289 @@
+"""What to change first, and what is not known: from the facts alone."""
+
+import re
+
+from .text import many, often, size, time
+
+# Lines that surely do no work of PyTorch: what it does in C has no frame of its own.
+LIBRARIES = r"(numpy|PIL|cv2|pandas|scipy|skimage|sklearn|gym|gymnasium)/"
+CALLS = r"\b(np|numpy|pd|json|csv|pickle|random|Image|cv2)\.\w|\btime\.sleep\("
+TORCH = r"torch|tensor|model|\bnet\b|\.(cpu|numpy|item|tolist|to|cuda)\("
+NO_TENSOR_CORES = r"GTX|\bMX\d|\b[KMP]\d+\b|TITAN X|AMD|Radeon"
+FLOAT16 = r"\b(T4|V100|RTX 20\d\d|TITAN (V|RTX))\b"  # tensor cores without bfloat16
+
+FAULT, TIMED, UNKNOWN, SMALL, LAST = range(5)
+EMPTY = {
+    "pace": {"step": 1.0, "timed": 1, "parts": {}, "device_parts": None, "busy": None}
+    | {"lines": [], "long": None, "evaluation": None},
+    "waits": {"steps": 1, "rows": []},
+    "memory": {"highest": 0, "grows": 0, "lower": {}},
+}
+
+
+def changes(facts):
+    """At most three: faults, then by what each saves. What nobody knows, such as the
+    cost of a wait without a GPU, stands below what saves 10% of a step.
+    """
+    facts = facts | {key: facts[key] or none for key, none in EMPTY.items()}
+    ways = [way for kind in KINDS for way in kind(facts)]
+    found = {}
+    for *_, change in sorted(ways, key=lambda way: (way[0], -way[1])):
+        key, saves = (change["where"], change["cure"]), change["saves"]
+        first = found.setdefault(key, change)["saves"]
+        if first is not saves:
+            first["bytes"] = first["bytes"] or saves["bytes"]
+            first["text"] += "; " + saves["text"]
+    return list(found.values())[:3]
+
+
+def _change(line, cure, text, lesson, seconds=None, nbytes=None):
+    if isinstance(line, str):  # none of the reader's is known
+        line = {"where": line, "path": None, "line": None, "code": ""}
+    line = {key: line[key] for key in ("where", "path", "line", "code")}
+    saves = {"seconds": seconds, "bytes": nbytes, "text": text}
+    return line | {"cure": cure, "saves": saves, "lesson": lesson}
+
+
+def _timed(share, *change):
+    return TIMED if share >= 0.1 else SMALL, share, _change(*change)
+
+
+def _saved(pace, seconds):
+    """On a GPU no more than it idles: the rest is hidden behind its work."""
+    busy = pace["busy"]
+    return seconds if busy is None else min(seconds, (1 - busy) * pace["step"])
+
+
+def _faults(facts):
+    grows, line = facts["memory"]["grows"], "no line is known"
+    if grows and grows >= 0.001 * facts["memory"]["highest"]:
+        cure = "look for a list or a sum that keeps tensors: .detach(), or a number"
+        if facts["memory"]["keeper"]:
+            line = facts["memory"]["keeper"]
+            cure = f"{line['name']} keeps what each step made: .detach(), or a number"
+        text = f"{size(grows)} in each step, {size(1000 * grows)} in 1,000 steps"
+        yield FAULT, 1, _change(line, cure, text, "07", None, grows)
+    left = [x for x in facts["left_behind"] if "computed" not in x["why"]]  # made anew?
+    if left:
+        text = "an error, or a copy in each step, on another device"
+        text += f"; {len(left) - 1} more below" if left[1:] else ""
+        yield FAULT, 0, _change(left[0]["path"], left[0]["why"], text, "03")
+
+
+def _loader(facts):
+    pace = facts["pace"]
+    loaders = [x for x in facts["seen"]["loaders"] if not x["evaluation"]]
+    load = _saved(pace, pace["parts"].get("loader", 0))
+    if not loaders or load < 0.05 * pace["step"]:
+        return
+    main = max(loaders, key=lambda x: x["batches"])
+    text = f"up to {time(load)} of {time(pace['step'])} a step"
+    if not main["workers"] and main["dataset"] == "TensorDataset":
+        cut = f".split({main['batch_size'] or 'batch_size'})"
+        cure = f"without a loader: for i in torch.randperm(n){cut}: x[i], y[i]"
+    else:
+        text += ", where cores are free" if facts["device"] == "cpu" else ""
+        cure = "num_workers=2 or more: they load while the step works"
+        if main["workers"]:
+            cure = f"more workers (now {main['workers']}), or less work for an item"
+    line = main["made"] or "the DataLoader"
+    yield _timed(load / pace["step"], line, cure, text, "06", load)
+
+
+def _workers(facts):
+    pace, long = facts["pace"], facts["pace"]["long"]
+    rows = [x for x in facts["seen"]["loaders"] if x["workers"] and not x["persistent"]]
+    if rows and long and long["why"] == "workers start" and long["share"] >= 0.05:
+        more = long["seconds"] - pace["step"]
+        text = f"most of {time(more)} in each epoch but the first"
+        cure = "persistent_workers=True keeps them from epoch to epoch"
+        saved = more / long["every"] if long["every"] else None
+        line = rows[0]["made"] or "the DataLoader"
+        yield _timed(long["share"], line, cure, text, "06", saved)
+
+
+def _evaluation(facts):
+    pace, found = facts["pace"], facts["pace"]["evaluation"]
+    took = found["count"] * found["seconds"] if found else 0
+    if took and took > 0.25 * pace["timed"] * pace["step"]:
+        loaders = facts["seen"]["loaders"]
+        rows = [x for x in loaders if x["evaluation"]]
+        most = max((x["batch_size"] or 0 for x in loaders), default=0)
+        cure, line = "less often, or larger batches", "the evaluation"
+        if rows:
+            line = rows[0]["made"] or line
+            if 0 < (rows[0]["batch_size"] or 0) < most:
+                cure = f"batch_size={most} or more"
+        steps = many(round(found["seconds"] / (pace["step"] or 1)), "step")
+        text = f"part of {time(found['seconds'])} each time, as long as {steps}"
+        yield UNKNOWN, 1, _change(line, cure + ", under torch.no_grad()", text, "15")
+
+
+def _could_be_fused(facts):
+    return [
+        (x["made"] or "the optimizer", f"{x['class']}(…, fused=True)")
+        for x in facts["seen"]["optimizers"]
+        if x["could_be_fused"]
+    ]
+
+
+def _fused(facts):
+    pace, parts = facts["pace"], facts["pace"]["parts"]
+    took = _saved(pace, parts.get("optimizer", 0))
+    if (pace["busy"] or 0) > 0.9 and pace["device_parts"]:
+        took = pace["device_parts"].get("optimizer", 0)
+    if took and took >= 0.15 * pace["step"]:
+        text = f"part of {time(took)} of {time(pace['step'])} a step"
+        for line, cure in _could_be_fused(facts)[:1]:
+            yield _timed(took / pace["step"] / 2, line, cure, text, "10")
+
+
+def _own(facts):
+    pace, long = facts["pace"], facts["pace"]["long"]
+    rows = [(x, _saved(pace, x["seconds"]), pace["step"], 1, "") for x in pace["lines"]]
+    if long and long["why"] == "lines":
+        each = long["seconds"]
+        rows += [(x, x["seconds"], each, long["share"], "long ") for x in long["lines"]]
+    cure = "no work of PyTorch: before the loop, more at a time, or in other processes"
+    for line, saved, whole, weight, kind in rows:
+        sure = re.match(LIBRARIES, line["inside"])
+        if not line["inside"]:
+            sure = re.search(CALLS, line["code"]) and not re.search(TORCH, line["code"])
+        share = weight * saved / (whole or 1)
+        if sure and share > 0.2 and not line["part"]:
+            text = f"part of {time(saved)} of {time(whole)} a {kind}step"
+            yield _timed(share / 2, line, cure, text, "09")
+
+
+def _waits(facts):
+    waits, busy, lines = facts["waits"], facts["pace"]["busy"], {}
+    idle = 0.5 if busy is None else 1 - busy
+    for x in waits["rows"]:
+        if not (x["assumed"] or x["branch"] or "nothing is known" in x["cure"]):
+            lines.setdefault(x["where"], []).append(x)
+    for rows in lines.values() if idle >= 0.03 else ():
+        row = max(rows, key=lambda x: x["times"] * x["steps"])
+        seldom = row["every"] or waits["steps"] / (row["steps"] or 1)
+        a_step = row["times"] / seldom
+        if not row["each"] and a_step < 1:
+            continue
+        alike = [x["times"] for x in rows if x["each"] == row["each"]]
+        text = "not known" + " without a GPU" * (facts["device"] == "cpu")
+        if busy is not None:
+            text = f"part of the {idle:.0%} of the time that the GPU idles"
+        text += f"; {many(float(sum(alike)), 'wait')}"
+        text += often(row, waits) or " in each step"
+        share = idle + a_step / (a_step + 1000) / 10  # how many: only among waits
+        yield UNKNOWN, share, _change(row, row["cure"], text, "04")
+
+
+def _precision(facts):
+    seen, name, busy = facts["seen"], facts["device_name"], facts["pace"]["busy"]
+    if facts["device"] == "cpu" or not name or re.search(NO_TENSOR_CORES, name):
+        return
+    full = sum(x["dtypes"].get("float32", 0) for x in seen["models"])
+    much = full >= 1_000_000 if busy is None else busy >= 0.5
+    if full and much and not seen["autocast"]:
+        old = re.search(FLOAT16, name.replace("-", " "))
+        cure = "torch.autocast to " + (
+            "float16, with a GradScaler" if old else "bfloat16"
+        )
+        if seen["matmul_precision"] == "highest" and not old:
+            cure += "; or torch.set_float32_matmul_precision('high')"
+        text = "not known; part of the time of float32 matmuls"
+        yield UNKNOWN, busy or 0.5, _change("the forward pass", cure, text, "08")
+
+
+def _memory(facts):
+    memory = facts["memory"]
+    least = max(0.2 * memory["highest"], 16 * 2**20)
+    ways = [(way, memory["highest"] - x) for way, x in memory["lower"].items()]
+    ways = [way for way in ways if way[1] >= least]
+    if ways:  # half of the batch, which changes the training, only if all else is less
+        way, saved = max(ways, key=lambda x: ("half" not in x[0], x[1]))
+        line = [(f"memory, in {memory['phase']}", way)]
+        line = _could_be_fused(facts) or line if "fused" in way else line
+        text = f"{size(saved)} of {size(memory['highest'])}, if memory is short"
+        yield LAST, saved, _change(*line[0], text, "07", None, saved)
+
+
+def _breaks(facts):
+    breaks = (facts["seen"]["compiled"] or {"graph_breaks": 0})["graph_breaks"]
+    if breaks:
+        text = f"not known; {many(breaks, 'graph break')}"
+        cure = "TORCH_LOGS=graph_breaks names the lines"
+        yield LAST, 0, _change("torch.compile", cure, text, "10")
+
+
+KINDS = _faults, _loader, _workers, _evaluation, _fused, _own, _waits, _precision
+KINDS += _memory, _breaks
+
+
+def not_known(facts):
+    ended = [f"What more steps would show: {facts['ended']}."] if facts["ended"] else []
+    kinds = _of_device, _of_waits, _of_steps, _of_others
+    return [*ended, *facts["notes"], *(said for kind in kinds for said in kind(facts))]
+
+
+def _names(wheres):
+    names = list(dict.fromkeys(wheres))
+    return ", ".join(names[:4]) + (f", {len(names) - 4} more" if names[4:] else "")
+
+
+def _of_device(facts):
+    if facts["device"] == "cpu":
+        yield (
+            "No GPU: waits are counted, not timed; copies cost nothing. Of the times,"
+            " those of the loader and of your own Python carry over."
+        )
+        if facts["memory"]:
+            yield "Memory is counted on a CPU: CUDA's kernels keep other temporaries."
+        if facts["branches"]:
+            yield f"On a GPU, other lines may run after {_names(facts['branches'])}."
+    if facts["seen"].get("moved") is False:
+        yield "No model was moved to a device: is the script for the CPU alone?"
+
+
+def _of_waits(facts):
+    waits = facts["waits"]
+    if not waits:
+        yield "Waits were not watched."
+        return
+    assumed = [x["where"] for x in waits["rows"] if x["assumed"]]
+    if assumed:
+        yield f"{_names(assumed)}: it waits only if the tensor lies on the host."
+    if waits["steps"] < 5:
+        steps = many(waits["steps"], "step")
+        yield f"Waits were counted in {steps}: what comes less often may be missing."
+
+
+def _of_steps(facts):
+    pace, cycle = facts["pace"], (facts["step"] or {}).get("cycle") or 0
+    if not pace:
+        yield "No step was timed."
+    elif pace["timed"] < 5:
+        yield f"The pace is that of {many(pace['timed'], 'step')}."
+    if pace and pace["highest"] > 1.5 * pace["lowest"]:
+        low, high = time(pace["lowest"]), time(pace["highest"])
+        yield f"Steps took {low} to {high}: unlike steps, or a machine with other work."
+    if not facts["memory"]:
+        yield "Memory was not watched."
+    watched = [(k, n) for k, n in facts["watched"].items() if k != "warm" and n < cycle]
+    if watched:
+        few = ", ".join(f"{k} in {n}" for k, n in watched)
+        yield f"Of the {cycle} steps of a cycle, some were not watched: {few}."
+
+
+def _of_others(facts):
+    seen = facts["seen"]
+    if seen["compiled"]:
+        yield (
+            "Compiled code ran eagerly while waits and memory were watched: last bits"
+            " of results may differ."
+        )
+    if any(x["workers"] for x in seen["loaders"]):
+        yield "What a loader's workers do is not seen, only the wait for them."
+    if seen["world"] > 1:
+        yield f"One of {seen['world']} ranks was watched."
+    if not facts["ended"]:
+        yield "What comes after the steps watched, such as an evaluation or a save."

@@ -1,0 +1,409 @@
+"""What was watched, as plain values: the dictionary that --json writes."""
+
+import collections
+import gc
+import json
+import os
+import platform
+import shlex
+import statistics
+import sys
+import traceback
+
+import torch
+from torch import nn
+
+import device_lab
+
+from .._kit._lines import is_reader
+from .sampling import line_of, longest
+from .watch import FORWARD, world
+
+LONG = 3  # a step that takes so many medians is told apart
+ROOTS = 4  # models that are described
+HELP = """A step is found by an optimizer of torch.optim that comes again, by 8 backward
+passes or 16 batches; about 12 steps are needed for a report. Not seen: other processes."""
+
+
+def report(watch, ended):
+    """Prints it, of the first of several processes that train together."""
+    from . import page, text
+
+    try:
+        if rank():
+            return
+        facts = of(watch, ended)
+        files = {
+            "json": lambda: json.dumps(facts, indent=1),
+            "html": lambda: page.page(facts),
+        }
+        for name, make in files.items():
+            if watch.options[name]:
+                with open(watch.options[name], "w", encoding="utf-8") as file:
+                    file.write(make())
+        if not watch.options["quiet"]:
+            say(text.terminal(facts, color=sys.stderr.isatty()))
+    except Exception:  # the script is not to end by its report
+        say(f"device-lab could not report: {traceback.format_exc(-3)}")
+
+
+def say(text):
+    sys.stdout.flush()
+    encoding = sys.stderr.encoding or "utf-8"
+    print(
+        text.encode(encoding, "replace").decode(encoding), file=sys.stderr, flush=True
+    )
+
+
+def nothing(watch, by):
+    """Said where no step was found, or too few."""
+    seen = watch.boundaries.seen
+    counts = ", ".join(
+        f"{seen[kind]} {name}"
+        for kind, name in (
+            ("optimizer", "optimizer steps"),
+            ("backward", "backward passes"),
+            ("batch", "batches of a DataLoader"),
+        )
+    )
+    lines = [f"device-lab: no report. Seen: {counts}{by}."]
+    if not (by or watch.notes):
+        lines.append(HELP)
+    say("\n".join(lines + watch.notes))
+
+
+def rank():
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank()
+    return int(os.environ.get("RANK", 0))
+
+
+def of(watch, ended):
+    from . import advice
+
+    device = watch.device()
+    models, left = watch.found.get("models") or ([], [])
+    names = collections.Counter(step.phase for step in watch.steps)
+    timed = [step for step in watch.steps if step.phase == "pace" and step.seconds]
+    cuda = device.type == "cuda"
+    facts = {
+        "schema": 1,
+        "device_lab": device_lab.__version__,
+        "script": shlex.join(sys.argv),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "system": platform.system(),
+        "device": str(device),
+        "device_name": torch.cuda.get_device_name(device) if cuda else None,
+        "ended": ended,
+        "step": _step(watch),
+        "watched": {name: names[name] for name in ("warm", "pace", "waits", "memory")},
+        "seconds": sum(step.seconds for step in watch.steps),
+        "own_seconds": watch.spent,
+        "pace": pace(watch, timed) if timed else None,
+        "waits": _waits(watch),
+        "memory": watch.found.get("memory"),
+        "left_behind": left,
+        "seen": _seen(watch, models),
+        "branches": _branches(watch),
+        "notes": watch.notes + _others(watch),
+    }
+    facts["changes"] = advice.changes(facts)
+    facts["not_known"] = advice.not_known(facts)
+    return facts
+
+
+def _others(watch):
+    threads = watch.boundaries.other_threads
+    many = ", ".join(f"{n} × {kind}" for kind, n in threads.items())
+    return [f"Other threads took steps, too, unwatched: {many}."] if many else []
+
+
+def _step(watch):
+    kind, calls, _ = watch.boundaries.anchor or ("optimizer", (), None)
+    mine = [line for line in calls if is_reader(line[0])]
+
+    def usual(name):  # a scaler skips some
+        counts = [step.counts[name] for step in watch.steps[2:]]
+        return statistics.median([n for n in counts if n] or [0])
+
+    return {
+        "by": kind,
+        "at": line_of(*mine[0]) if mine else None,
+        "optimizers": usual("optimizer"),
+        "backwards": usual("backward"),
+        "batches": usual("loader"),
+        "cycle": _cycle(watch),
+    }
+
+
+def _cycle(watch):
+    """After how many steps what comes now and then comes again, if that is regular."""
+    watched = [step for step in watch.steps if step.waits is not None]
+    late = watched[1:]  # the first one stands alone
+    rare = [row for row in _rows(late) if not row["each"] and row["every"]]
+    periods = {row["every"] for row in rare}
+    return periods.pop() if len(periods) == 1 else None
+
+
+# ---- pace
+
+
+def pace(watch, timed):
+    """Of the timed steps, those with an evaluation in them and long ones told apart."""
+    plain = [step for step in timed if not _evaluates(watch, step)]
+    half = statistics.median(step.seconds for step in plain or timed)
+    usual = [step for step in plain if step.seconds <= LONG * half] or timed
+    long = [i for i, step in enumerate(plain) if step.seconds > LONG * half]
+    for step in timed:
+        _parts(step)
+    mean = statistics.fmean(step.seconds for step in usual)
+    lines = longest(usual)
+    parts = {
+        name: _mean(usual, "parts", name)
+        for name in ("loader", "backward", "optimizer")
+    }
+    parts["copy"] = sum(row["seconds"] for row in lines if row["part"] == "copy")
+    parts[FORWARD] = max(0.0, mean - sum(parts.values()))
+    on_device = {name: _mean(usual, "device_parts", name) for name in (*parts,)}
+    return {
+        "step": mean,
+        "median": half,
+        "lowest": min(step.seconds for step in usual),
+        "highest": max(step.seconds for step in usual),
+        "timed": len(usual),
+        "parts": parts,
+        "device_parts": on_device if any(on_device.values()) else None,
+        "busy": watch.found.get("busy"),
+        "lines": lines[:8],
+        "long": _long(watch, plain, long, lines) if long else None,
+        "evaluation": _evaluation(watch, timed),
+    }
+
+
+def _mean(steps, attribute, name):
+    return statistics.fmean(getattr(step, attribute)[name] for step in steps)
+
+
+def _parts(step):
+    """Seconds of each part, from its timeline."""
+    ends = [*step.timeline[1:], (step.start + step.seconds, None, "")]
+    for (now, event, part), (then, after, _) in zip(step.timeline, ends, strict=True):
+        step.parts[part] += then - now
+        if event is not None and after is not None:
+            after.synchronize()
+            step.device_parts[part] += event.elapsed_time(after) / 1e3
+
+
+def _evaluates(watch, step):
+    return trains(watch) and step.counts["evaluation"] > 0
+
+
+def trains(watch):
+    return watch.boundaries.anchor[0] != "batch"
+
+
+def _evaluation(watch, timed):
+    steps = [step for step in timed if _evaluates(watch, step)]
+    if not steps:
+        return None
+    return {
+        "count": len(steps),
+        "seconds": statistics.fmean(step.seconds for step in steps),
+        "batches": statistics.fmean(step.counts["evaluation"] for step in steps),
+    }
+
+
+def _long(watch, steps, at, often):
+    """Of the steps that took long: how often they come, and whether on lines of their
+    own.
+    """
+    long = [steps[i] for i in at]
+    each = statistics.fmean(step.seconds for step in long)
+    usual = {(row["path"], row["line"]): row["seconds"] for row in often}
+    rows = [
+        row
+        for row in longest(long)
+        if usual.get((row["path"], row["line"]), 0) < 0.1 * row["seconds"]
+    ]
+    for step in long:
+        _parts(step)
+    loading = statistics.fmean(step.parts["loader"] / step.seconds for step in long)
+    started = any(loader["workers"] for loader in watch.loaders.values())
+    own = sum(row["seconds"] for row in rows) > 0.5 * each
+    why = (
+        "workers start" if loading > 0.5 and started else "lines" if own else "machine"
+    )
+    return {
+        "count": len(long),
+        "of": len(steps),
+        "seconds": each,
+        "every": _every(at),
+        "share": sum(s.seconds for s in long) / sum(s.seconds for s in steps),
+        "why": why,
+        "lines": rows[:4],
+    }
+
+
+def _every(at):
+    """The distance of such numbers, if it is the same each time; else None."""
+    gaps = {b - a for a, b in zip(at, at[1:], strict=False)}
+    return gaps.pop() if len(gaps) == 1 and len(at) > 2 else None
+
+
+# ---- waits
+
+
+def _waits(watch):
+    watched = [step for step in watch.steps if step.waits is not None]
+    if not watched:
+        return None
+    counter, found = watch.found["waits"], {}
+    for row in _rows(watched):
+        row = counter.row(row.pop("key")) | row
+        names = "path line code kind cure assumed branch each steps every".split()
+        same = found.setdefault(tuple(row[name] for name in names), row)
+        if same is not row:  # several calls of a library, at one line of the script
+            same["times"] += row["times"]
+            if row["operation"] not in same["operation"].split(", "):
+                same["operation"] += ", " + row["operation"]
+            same["inside"] = same["inside"] if same["inside"] == row["inside"] else ""
+    rows = list(found.values())
+    rows.sort(key=lambda row: (not row["each"], -row["times"] * row["steps"]))
+    sure = [r for r in rows if r["each"] and not r["assumed"] and r["branch"] is None]
+    return {
+        "device": counter.device,
+        "steps": len(watched),
+        "each": sum(row["times"] * row["steps"] for row in sure) / len(watched),
+        "rows": rows,
+    }
+
+
+def _rows(watched):
+    total, came = collections.Counter(), collections.defaultdict(list)
+    for i, step in enumerate(watched):
+        total.update(step.waits)
+        for key in step.waits:
+            came[key].append(i)
+    return [
+        {
+            "key": key,
+            "times": total[key] / len(at),
+            "steps": len(at),
+            "each": len(at) > 0.5 * len(watched),
+            "every": _every(at) if len(at) < len(watched) else None,
+        }
+        for key, at in came.items()
+    ]
+
+
+# ---- what the script uses
+
+
+def models(watch):
+    """(models, what is left behind): roots among the modules that hold what the
+    optimizers step. The garbage collector knows them.
+    """
+    modules = [x for x in gc.get_objects() if issubclass(type(x), nn.Module)]
+    inner = {id(child) for m in modules for child in m._modules.values()}
+    stepped = {
+        id(p)
+        for optimizer in watch.optimizers
+        for group in optimizer.param_groups
+        for p in group["params"]
+    }
+    roots = [
+        m for m in modules if id(m) not in inner and any(True for _ in m.parameters())
+    ]
+    trained = [m for m in roots if any(id(p) in stepped for p in m.parameters())]
+    found, left = [], []
+    for model in (trained or roots)[:ROOTS]:
+        dtypes = collections.Counter()
+        for p in model.parameters():
+            dtypes[str(p.dtype).removeprefix("torch.")] += p.numel()
+        own = (p.numel() for p in model.parameters() if id(p) in stepped)
+        found.append(
+            {
+                "class": type(model).__name__,
+                "parameters": sum(dtypes.values()),
+                "trained": sum(own),
+                "dtypes": dict(dtypes),
+                "training": model.training,
+            }
+        )
+        left += _left(model)
+    return found, left
+
+
+def _left(model):
+    rows = {}
+    for each in device_lab.left_behind(model).found:
+        path = f"{type(model).__name__}.{each.group}"
+        count, nbytes = rows.get((path, each.why), (0, 0))
+        rows[path, each.why] = count + 1, nbytes + each.bytes
+    return [
+        {"path": path, "count": count, "bytes": nbytes, "why": why}
+        for (path, why), (count, nbytes) in rows.items()
+    ]
+
+
+def _seen(watch, models):
+    scaled = {"steps": watch.scaled, "skipped": watch.skipped}
+    return {
+        "models": models,
+        "optimizers": watch.found.get("optimizers", []),
+        "loaders": [
+            each | {"evaluation": each["evaluation"] and trains(watch)}
+            for each in watch.loaders.values()
+        ],
+        "batch": watch.batch,
+        "autocast": sorted(watch.autocast),
+        "scaler": scaled if watch.scaled else None,
+        "compiled": _compiled(),
+        "matmul_precision": torch.get_float32_matmul_precision(),
+        "threads": torch.get_num_threads(),
+        "world": max(world(), int(os.environ.get("WORLD_SIZE", 1))),
+    }
+
+
+def optimizers(watch):
+    return [
+        {
+            "class": type(each).__name__,
+            "fused": bool(each.defaults.get("fused")),
+            "could_be_fused": "fused" in each.defaults and not each.defaults["fused"],
+            "made": line_of(*watch.made[each]) if each in watch.made else None,
+        }
+        for each in watch.optimizers
+    ]
+
+
+def loader(watch, loader, evaluates):
+    return {
+        "dataset": type(loader.dataset).__name__,
+        "batch_size": loader.batch_size,
+        "workers": loader.num_workers,
+        "pinned": bool(loader.pin_memory),
+        "persistent": bool(loader.persistent_workers),
+        "batches": 0,
+        "made": line_of(*watch.made[loader]) if loader in watch.made else None,
+        "evaluation": evaluates,
+    }
+
+
+def _compiled():
+    dynamo = sys.modules.get("torch._dynamo")
+    frames = dynamo.utils.counters["frames"]["total"] if dynamo else 0
+    if not frames:
+        return None
+    breaks = sum(dynamo.utils.counters["graph_break"].values())
+    return {"frames": frames, "graph_breaks": breaks}
+
+
+def _branches(watch):
+    from .branches import branches
+
+    paths = {path for step in watch.steps for path, *_ in step.sampled if path}
+    paths.add(os.path.abspath(sys.argv[0]))
+    return branches(sorted(p for p in paths if p.endswith(".py") and os.path.exists(p)))

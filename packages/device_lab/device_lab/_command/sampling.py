@@ -1,0 +1,139 @@
+"""Where the host is: lines of the script, and a thread that looks each millisecond."""
+
+import linecache
+import os
+import re
+import sys
+import threading
+import time
+from collections import Counter
+
+from torch.utils.data import dataloader
+
+from .._kit import _lines
+from .._kit.errors import file_name
+
+AUTOGRAD = os.path.join(_lines.TORCH, "autograd", "__init__.py")
+OPTIMIZER = os.path.join(_lines.TORCH, "optim", "optimizer.py")
+COPIES = re.compile(r"\.(to|cuda)\(|\bto_device\(|\bmove_data_to_device\(")
+
+
+class Frames:
+    """What code a frame runs: the reader's ("user"), a library's, PyTorch's, or one
+    that is a part of a step. Remembered by code object.
+    """
+
+    def __init__(self):
+        self.kinds = {dataloader._BaseDataLoaderIter.__next__.__code__: "loader"}
+
+    def kind(self, code):
+        kind = self.kinds.get(code)
+        if kind is None:
+            kind = self.kinds[code] = _kind(code)
+        return kind
+
+    def look(self, frame):
+        """(path and number of the reader's innermost line, library's place below it,
+        part of a step) of a frame. An optimizer's closure is no part of the optimizer.
+        """
+        path, line, inside, part = "", 0, "", ""
+        while frame:
+            kind = self.kind(frame.f_code)
+            if kind in ("loader", "backward") or (kind == "optimizer" and not path):
+                part = part or kind
+            elif kind == "user" and not path:
+                path, line = frame.f_code.co_filename, frame.f_lineno
+            elif kind == "library" and not path and not inside:
+                inside = f"{short(frame.f_code.co_filename)}:{frame.f_lineno}"
+            frame = frame.f_back
+        return path, line, inside, part
+
+    def calls(self, frame):
+        """All lines of the reader and of libraries: the same in each turn of a loop."""
+        found = []
+        while frame:
+            if self.kind(frame.f_code) in ("user", "library"):
+                found.append((frame.f_code.co_filename, frame.f_lineno))
+            frame = frame.f_back
+        return tuple(found)
+
+
+def _kind(code):
+    path = code.co_filename
+    if path == AUTOGRAD and code.co_name == "backward":
+        return "backward"
+    if path == OPTIMIZER and code.co_name == "wrapper":  # profile_hook_step
+        return "optimizer"
+    if path.startswith(_lines.OWN) or "torchinductor" in path:
+        return "torch"
+    if any(part in path for part in _lines.LIBRARIES):
+        return "library"
+    return "user" if _lines.is_reader(path) else "standard"
+
+
+def short(path):
+    """The path of a library's file, from the library on."""
+    for folder in _lines.LIBRARIES:
+        path = path.rpartition(folder + os.sep)[2]
+    return path.replace(os.sep, "/")
+
+
+def line_of(path, line):
+    """A Line of the report."""
+    return {
+        "where": f"{file_name(path)}:{line}" if path else "no line of the script",
+        "path": path,
+        "line": line,
+        "code": linecache.getline(path, line).strip(),
+    }
+
+
+class Sampler(threading.Thread):
+    """Adds to `watch.step.sampled` where one thread is, in seconds."""
+
+    def __init__(self, watch):
+        super().__init__(daemon=True, name="device-lab")
+        self.watch, self.looked_at = watch, threading.get_ident()
+        self.on = True
+        # Python's own code keeps the interpreter for 5 ms: ask for it more often
+        self.interval = sys.getswitchinterval()
+        sys.setswitchinterval(min(self.interval, 0.0005))
+        self.start()
+
+    def stop(self):
+        self.on = False
+        self.join()
+        sys.setswitchinterval(self.interval)
+
+    def run(self):
+        look, last = self.watch.frames.look, time.perf_counter()
+        while self.on:
+            time.sleep(0.001)
+            step, now = self.watch.step, time.perf_counter()
+            frame = sys._current_frames().get(self.looked_at)
+            if step is not None and frame is not None:
+                place = look(frame)
+                step.sampled[place] += max(0.0, now - max(last, step.start))
+            del frame  # it would keep the script's variables
+            last = now
+
+
+def longest(steps, most=99):
+    """The lines where these steps spent most time, in seconds of a mean step. Of short
+    steps few are looked at: the shares count.
+    """
+    total, within = Counter(), {}
+    for step in steps:
+        for (path, line, inside, part), seconds in step.sampled.items():
+            total[path, line] += seconds
+            within.setdefault((path, line), Counter())[inside, part] += seconds
+    whole = sum(total.values())
+    mean = sum(step.seconds for step in steps) / max(1, len(steps))
+    rows = []
+    for (path, line), seconds in total.most_common(most):
+        (inside, part), _ = within[path, line].most_common(1)[0]
+        row = line_of(path, line)
+        copies = not part and COPIES.search(row["code"])
+        row |= {"seconds": seconds / whole * mean, "inside": inside}
+        rows.append(row | {"part": "copy" if copies else part})
+    return rows

@@ -1,0 +1,503 @@
+"""Watches some steps of a script that knows nothing of it: hooks that PyTorch offers,
+a few functions that are wrapped meanwhile, for some steps a thread that looks where the
+host is, for others the modes that count waits and memory. Then all of it goes.
+"""
+
+import atexit
+import contextlib
+import functools
+import itertools
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+import weakref
+from collections import Counter
+
+import torch
+from torch.optim import optimizer as optim
+from torch.utils.data import dataloader
+
+from .._kit.errors import LabError
+from .._kit.trace import busy
+from .faults import explain_errors
+from .sampling import Frames, Sampler
+from .steps import Boundaries
+
+ENV = "DEVICE_LAB_WATCH"
+# The first steps go through all that is watched, for scripts that end soon
+FIRST = "warm warm pace pace pace settle waits settle memory memory memory warm".split()
+SECONDS = 1.0  # of short steps so much is timed, and half of it watched for waits,
+COUNTED = 24  # or so many steps
+MOST = 1000  # steps, however short
+TRACED = 3  # steps under the profiler, on a GPU
+CYCLES = 200  # steps watched for waits, until what comes now and then came three times
+FORWARD = "forward and Python"
+
+
+class Step:
+    """What was noted between two boundaries. timeline: (seconds, CUDA event, part that
+    begins then). sampled: place → seconds. waits: row → times.
+    """
+
+    def __init__(self, phase):
+        self.phase, self.start, self.seconds = phase, time.perf_counter(), 0.0
+        self.timeline, self.parts, self.device_parts = [], Counter(), Counter()
+        self.counts, self.sampled = Counter(), Counter()
+        self.waits = None
+
+
+class Watch:
+    """options: those of the command. steps: what was noted of each."""
+
+    def __init__(self, options):
+        self.options, self.frames = options, Frames()
+        self.on, self.boundaries = True, Boundaries()
+        self.steps, self.step, self.parts = [], None, [FORWARD]
+        self.sampler = self.waits = self.memory = self.profiler = None
+        self.optimizers, self.numbers = weakref.WeakKeyDictionary(), itertools.count()
+        self.taken = 0
+        self.made, self.loaders = weakref.WeakKeyDictionary(), {}
+        self.iterators = weakref.WeakKeyDictionary()
+        self.autocast, self.scaled, self.skipped = set(), 0, 0
+        self.scaling = False
+        self.batch = None
+        self.found, self.notes, self.undo = {}, [], []
+        self.spent, self.stops = 0.0, 0
+
+    # ---- what it hears of
+
+    def install(self):
+        """Hooks and wrappers, until `uninstall`."""
+        pre = optim.register_optimizer_step_pre_hook(self.optimizer_begins)
+        post = optim.register_optimizer_step_post_hook(self.optimizer_ends)
+        self.undo += [pre.remove, post.remove]
+        iterator, loader = dataloader._BaseDataLoaderIter, dataloader.DataLoader
+        for owner, name, wrapper in (
+            (iterator, "__next__", self.next_batch),
+            (loader, "__iter__", self.iterates),
+            (loader, "__init__", self.makes),
+            (optim.Optimizer, "__init__", self.makes),
+            # a mode of PyTorch hears of the method: what ends a step stands above that
+            (torch.Tensor, "backward", self.backward),
+            (torch.autograd, "backward", self.backward),
+            (torch.autocast, "__enter__", self.casts),
+            (torch.amp.GradScaler, "step", self.scales),
+        ):
+            self.wrap(owner, name, wrapper)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.forked)
+        atexit.register(self.at_exit)
+
+    def wrap(self, owner, name, wrapper):
+        old = owner.__dict__[name]
+
+        @functools.wraps(old)
+        def new(*args, **kwargs):
+            if not self.on:
+                self.uninstall()
+                return old(*args, **kwargs)
+            return wrapper(old, *args, **kwargs)
+
+        new._torchdynamo_disable = True
+
+        def put_back():
+            if owner.__dict__.get(name) is new:
+                setattr(owner, name, old)
+
+        setattr(owner, name, new)
+        self.undo.append(put_back)
+
+    def uninstall(self):
+        """Not from a hook of optimizers: PyTorch is going through them."""
+        while self.undo:
+            self.undo.pop()()
+
+    def guarded(self, function, *args):
+        """An error of the watch ends the watching, not the script."""
+        begin = time.perf_counter()
+        try:
+            with torch._C.DisableTorchFunction():
+                return function(*args)
+        except Exception:
+            text = traceback.format_exc(-3)
+            self.notes.append(f"The watching ended by an error of its own: {text}")
+            self.on = False
+            self.leave()
+        finally:
+            self.spent += time.perf_counter() - begin
+
+    def is_here(self):
+        return self.boundaries.thread in (None, threading.get_ident())
+
+    @contextlib.contextmanager
+    def part(self, name):
+        """A part of the step, for as long as the block runs."""
+        if not self.is_here():
+            yield
+            return
+        self.begin_part(name)
+        try:
+            yield
+        finally:
+            self.end_part()
+
+    def begin_part(self, name):
+        self.parts.append(name)
+        if self.step is not None:
+            self.step.counts[name] += 1
+        self.mark()
+
+    def end_part(self):
+        if len(self.parts) > 1:
+            self.parts.pop()
+        self.mark()
+
+    def mark(self):
+        if self.step is not None and self.step.phase == "pace":
+            event = None
+            if self.on_cuda():
+                event = torch.cuda.Event(enable_timing=True)
+                event.record()
+            now = time.perf_counter()
+            self.step.timeline.append((now, event, self.parts[-1]))
+
+    def makes(self, old, thing, *args, **kwargs):
+        self.guarded(self.note_maker, thing, sys._getframe(2))
+        return old(thing, *args, **kwargs)
+
+    def note_maker(self, thing, frame):
+        self.made[thing] = self.frames.look(frame)[:2]
+
+    def iterates(self, old, loader):
+        iterator = old(loader)
+        if isinstance(iterator, dataloader._BaseDataLoaderIter):
+            self.iterators[iterator] = loader
+        return iterator
+
+    def next_batch(self, old, iterator):
+        with self.part("loader"), self.silence():
+            batch = old(iterator)
+        if self.is_here() and self.on:
+            self.guarded(self.note_batch, iterator, batch)
+            self.boundary("batch", sys._getframe(2))
+        return batch
+
+    @contextlib.contextmanager
+    def silence(self):
+        """What a loader does is the host's own."""
+        watches = [x for x in (self.waits, self.memory) if x is not None]
+        for watch in watches:
+            watch.silence(True)
+        try:
+            yield
+        finally:
+            for watch in watches:
+                watch.silence(False)
+
+    def note_batch(self, iterator, batch):
+        evaluates = not torch.is_grad_enabled()
+        if evaluates and self.step is not None:
+            self.step.counts["evaluation"] += 1
+        loader = self.iterators.get(iterator)
+        if loader is not None:
+            made = self.made.get(loader, ("", 0))
+            key = made, type(loader.dataset).__name__, loader.num_workers
+            if key not in self.loaders:
+                from .facts import loader as described
+
+                self.loaders[key] = described(self, loader, evaluates)
+            self.loaders[key]["batches"] += 1
+        if self.batch is None:
+            self.batch = _shapes(batch)
+
+    def backward(self, old, *args, **kwargs):
+        if "backward" in self.parts:
+            return old(*args, **kwargs)
+        with self.part("backward"):
+            out = old(*args, **kwargs)
+        self.boundary("backward", sys._getframe(2))
+        return out
+
+    def casts(self, old, context):
+        if context._enabled:
+            kind = str(context.fast_dtype).removeprefix("torch.")
+            self.autocast.add(f"{context.device} {kind}")
+        return old(context)
+
+    def scales(self, old, scaler, optimizer, *args, **kwargs):
+        if not scaler.is_enabled():
+            return old(scaler, optimizer, *args, **kwargs)
+        before, self.scaling = self.taken, True
+        try:
+            out = old(scaler, optimizer, *args, **kwargs)
+        finally:
+            self.scaling = False
+        self.scaled += 1
+        self.skipped += self.taken == before
+        self.boundary("optimizer", sys._getframe(2), optimizer)
+        return out
+
+    def optimizer_begins(self, optimizer, args, kwargs):
+        if not (self.on and self.is_here()):
+            return None
+        self.begin_part("optimizer")
+        if self.memory is not None:
+            self.guarded(self.memory.begins, optimizer, args, kwargs)
+        closure = kwargs.get("closure") or (args[1] if len(args) > 1 else None)
+        if not callable(closure):
+            return None
+
+        def within():  # its forward and backward are not the optimizer's
+            with self.part(FORWARD):
+                return closure()
+
+        if "closure" in kwargs:
+            return args, {**kwargs, "closure": within}
+        return (args[0], within, *args[2:]), kwargs
+
+    optimizer_begins._torchdynamo_disable = True
+
+    def optimizer_ends(self, optimizer, args, kwargs):
+        if not self.on:
+            return
+        self.taken += 1
+        if self.is_here():
+            self.end_part()
+            if self.memory is not None:
+                self.guarded(self.memory.ends, optimizer, args, kwargs)
+        # some optimizers step within a backward, from a hook of each parameter
+        if not self.scaling and torch._C._current_graph_task_id() == -1:
+            self.boundary("optimizer", sys._getframe(2), optimizer)
+
+    optimizer_ends._torchdynamo_disable = True
+
+    # ---- from step to step
+
+    def boundary(self, kind, frame, optimizer=None):
+        if self.on:
+            self.guarded(self.may_end, kind, frame, optimizer)
+            if not self.on and self.options["then"] == "stop" and "done" in self.found:
+                self.stop()
+
+    def may_end(self, kind, frame, optimizer):
+        calls = self.frames.calls(frame)
+        anchor = self.boundaries.anchor
+        if optimizer is not None and optimizer not in self.optimizers:
+            self.optimizers[optimizer] = next(self.numbers)
+        number = None if optimizer is None else self.optimizers[optimizer]
+        said = self.boundaries.ends(kind, calls, number)
+        if self.boundaries.anchor != anchor:
+            self.leave()
+            self.steps, self.step, self.parts = [], None, [FORWARD]
+        if said:
+            self.turn()
+
+    def turn(self):
+        """One step has ended, another begins."""
+        step, self.step = self.step, None
+        if step is not None:
+            step.seconds = time.perf_counter() - step.start
+            if step.phase == "waits":
+                step.waits = self.waits.end()
+            if step.phase == "memory":
+                self.memory.end()
+            self.steps.append(step)
+        phase = self.following()
+        if phase is None:
+            self.finish()
+            return
+        self.enter(phase)
+        self.step = Step(phase)
+        self.mark()
+
+    def following(self):
+        """The phase of the step that begins; None if enough was seen."""
+        taken = len(self.steps)
+        if taken < len(FIRST):
+            return FIRST[taken]
+        later = self.steps[len(FIRST) :]
+        waited = [s for s in later if s.phase == "waits"]
+        timed = [s for s in later if s.phase == "pace"]
+        half = (self.options["steps"] - len(FIRST) + 1) // 2
+        if not timed:
+            if not later:
+                return "settle"
+            counted = _enough(waited, half, SECONDS / 2) or len(waited) >= COUNTED
+            if not (counted and self.cycles(waited)):
+                return "waits"
+            if self.on_cuda() and sum(s.phase == "trace" for s in later) < TRACED:
+                return "trace"
+            return "warm" if later[-1].phase != "warm" else "pace"
+        return None if _enough(timed, half, SECONDS) and self.cycles(timed) else "pace"
+
+    def cycles(self, steps):
+        """Whether what comes now and then came three times, or nobody waits for it."""
+        long = sum(s.seconds for s in steps) > 10
+        if long or len(steps) >= CYCLES or world() > 1:
+            return True
+        steps = [s for s in steps if not s.counts["evaluation"]]
+        came = Counter(row for s in steps for row in s.waits or {})
+        for row, times in came.items():
+            if times < 3 and sum(s.waits[row] for s in steps if row in s.waits) > 3:
+                return False
+        return True
+
+    def enter(self, phase):
+        if phase != "pace":
+            self.end_sampling()
+        if phase not in ("waits", "memory", "settle") and not (
+            phase == "trace" and self.profiler
+        ):
+            self.leave()
+        if phase == "trace" and self.profiler is None:
+            self.profiler = torch.profiler.profile()
+            self.profiler.start()
+        if phase == "pace" and self.sampler is None:
+            self.sampler = Sampler(self)
+        if phase == "settle":
+            self.settle(len(self.steps))
+        if phase == "waits":
+            self.waits.begin()
+        if phase == "memory":
+            self.memory.begin()
+
+    def settle(self, taken):
+        """Opens what counts; the step that follows is not counted yet."""
+        self.leave()
+        from .facts import models, optimizers
+
+        if taken < len(FIRST):  # as long as they exist
+            self.found["models"] = models(self)
+            self.found["optimizers"] = optimizers(self)
+        if FIRST[min(taken, len(FIRST) - 1) + 1 :][:1] == ["memory"]:
+            from .memory import StepMemory
+
+            self.memory = StepMemory()
+            self.memory.open(self.device(), self.optimizers)
+        else:
+            from .waits import StepWaits
+
+            self.waits = self.found.setdefault("waits", StepWaits())
+            self.waits.open()
+
+    def end_sampling(self):
+        if self.sampler is not None:
+            self.sampler.stop()
+            self.sampler = None
+
+    def leave(self):
+        """Nothing that costs time stays on."""
+        self.end_sampling()
+        if self.waits is not None:
+            waits, self.waits = self.waits, None
+            if not waits.close():
+                self.notes.append("Counting waits could not be ended: see the times.")
+        if self.memory is not None:
+            memory, self.memory = self.memory, None
+            self.found["memory"] = memory.close()
+        if self.profiler is not None:
+            profiler, self.profiler = self.profiler, None
+            profiler.stop()
+            try:
+                self.found["busy"] = busy(profiler).share
+            except LabError as error:
+                self.notes.append(f"How busy the GPU was is not known: {error}")
+
+    def device(self):
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                for p in group["params"]:
+                    return p.device
+        return torch.device("cpu")
+
+    def on_cuda(self):
+        return torch.cuda.is_initialized() and self.device().type == "cuda"
+
+    # ---- the end
+
+    def finish(self, ended=""):
+        self.leave()
+        self.on = False
+        self.found["done"] = True
+        from .facts import report
+
+        report(self, ended)
+
+    def stop(self):
+        """Ends the script, so that its `finally` and `with` run; what swallows
+        SystemExit meets it again at the next optimizer step.
+        """
+        if not self.stops:
+            optim.register_optimizer_step_post_hook(lambda *_: self.stop())
+        self.stops += 1
+        if self.stops > 3:
+            sys.stdout.flush()
+            os._exit(0)
+        raise SystemExit(0)
+
+    def forked(self):
+        """A worker of a loader: nothing of this goes on in it."""
+        self.sampler = None  # no thread is forked
+        self.found["done"], self.on = True, False
+        self.leave()
+
+    def at_exit(self):
+        if self.found.get("done"):
+            return
+        if self.on:
+            self.guarded(self.leave)
+        error = getattr(sys, "last_type", None)
+        by = f", by {error.__name__}" if error else ""
+        if any(step.phase == "pace" for step in self.steps):
+            steps = f"{max(self.taken, len(self.steps))} steps"
+            self.finish(f"the script ended after {steps}{by}")
+        elif self.notes or self.is_first():
+            from .facts import nothing
+
+            nothing(self, by)
+        self.uninstall()
+
+    def is_first(self):
+        """Whether this process runs the script itself, and no part of it."""
+        return self.options["script"] and self.options["first"] in (None, os.getpid())
+
+
+def _enough(steps, count, seconds):
+    """Among processes that train together the clock decides nothing: they have to stop
+    in the same step.
+    """
+    spent = sum(step.seconds for step in steps)
+    if world() > 1:
+        return len(steps) >= count
+    if len(steps) >= count and (spent > seconds or len(steps) >= MOST):
+        return True
+    return spent > 30 and len(steps) >= 2
+
+
+def world():
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_world_size()
+    return 1
+
+
+def _shapes(batch):
+    from torch.utils._pytree import tree_leaves
+
+    tensors = [x for x in tree_leaves(batch) if isinstance(x, torch.Tensor)]
+    shapes = [f"{[*x.shape]} {str(x.dtype).removeprefix('torch.')}" for x in tensors]
+    return ", ".join(shapes[:3] + ["…"] * (len(shapes) > 3)) or type(batch).__name__
+
+
+def install():
+    """In each process that the command started, after `import torch`."""
+    options = json.loads(os.environ[ENV])
+    parent = sys.modules.get("multiprocessing.process")
+    spawned = parent is not None and parent.parent_process() is not None
+    started = options["first"] in (None, os.getpid()) or "RANK" in os.environ
+    if not options["script"] or started or spawned:
+        explain_errors()
+        Watch(options).install()
