@@ -2,7 +2,7 @@
 
 import re
 
-from .text import many, often, size, time
+from .text import lies, many, often, size, time
 
 # Lines that surely do no work of PyTorch: what it does in C has no frame of its own.
 LIBRARIES = r"(numpy|PIL|cv2|pandas|scipy|skimage|sklearn|gym|gymnasium)/"
@@ -249,10 +249,12 @@ def _of_waits(facts):
     if not waits:
         yield "Waits were not watched."
         return
-    assumed = [x["where"] for x in waits["rows"] if x["assumed"]]
-    if assumed:
-        yield f"{_names(assumed)}: it waits only if the tensor lies on the host."
-    if waits["steps"] < 5:
+    for place in ("host", "GPU"):
+        rows = [x for x in waits["rows"] if x["assumed"] and lies(x) == place]
+        if rows:
+            names = _names(x["where"] for x in rows)
+            yield f"{names}: waits if the tensor, made before, lies on the {place}."
+    if waits["steps"] < 20:
         steps = many(waits["steps"], "step")
         yield f"Waits were counted in {steps}: what comes less often may be missing."
 

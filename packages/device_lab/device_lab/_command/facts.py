@@ -19,10 +19,11 @@ from .._kit._lines import is_reader
 from .sampling import line_of, longest
 from .watch import FORWARD, world
 
-LONG = 3  # a step that takes so many medians is told apart
+LONG = 3  # a step that takes so many medians is told apart,
+BURST = 3  # and one that waits so many times as often as usual
 ROOTS = 4  # models that are described
 HELP = """A step is found by an optimizer of torch.optim that comes again, by 8 backward
-passes or 16 batches; about 12 steps are needed for a report. Not seen: other processes."""
+passes or 16 batches; a report needs about 12 steps. Other processes are not seen."""
 
 
 def report(watch, ended):
@@ -239,7 +240,7 @@ def _long(watch, steps, at, often):
         "count": len(long),
         "of": len(steps),
         "seconds": each,
-        "every": _every(at),
+        "every": _every(at) or _cycle(watch),
         "share": sum(s.seconds for s in long) / sum(s.seconds for s in steps),
         "why": why,
         "lines": rows[:4],
@@ -281,21 +282,23 @@ def _waits(watch):
 
 
 def _rows(watched):
-    total, came = collections.Counter(), collections.defaultdict(list)
-    for i, step in enumerate(watched):
-        total.update(step.waits)
-        for key in step.waits:
-            came[key].append(i)
-    return [
-        {
-            "key": key,
-            "times": total[key] / len(at),
-            "steps": len(at),
-            "each": len(at) > 0.5 * len(watched),
-            "every": _every(at) if len(at) < len(watched) else None,
-        }
-        for key, at in came.items()
-    ]
+    """How often each wait came: usually, and how often more now and then, as in PPO,
+    where a rollout comes before one step in 16.
+    """
+    keys = dict.fromkeys(key for step in watched for key in step.waits)
+    for key in keys:
+        times = {i: s.waits[key] for i, s in enumerate(watched) if key in s.waits}
+        usual, each = statistics.median(times.values()), len(times) > len(watched) / 2
+        more = {i: n - usual for i, n in times.items() if each and n > BURST * usual}
+        often = {i: n for i, n in times.items() if i not in more}
+        yield _row(key, often, len(times), each, None if each else _every([*often]))
+        if more:
+            yield _row(key, more, len(more), False, _every([*more]))
+
+
+def _row(key, times, steps, each, every):
+    mean = statistics.fmean(times.values())
+    return {"key": key, "times": mean, "steps": steps, "each": each, "every": every}
 
 
 # ---- what the script uses

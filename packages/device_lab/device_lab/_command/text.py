@@ -118,7 +118,8 @@ def _pace(pace):
     rows = [_line(x, step) for x in pace["lines"] if x["seconds"] >= 0.03 * step][:5]
     long = pace["long"]
     if long and long["why"] != "machine":
-        rows += [_line(x, long["seconds"], ", long steps") for x in long["lines"]]
+        late = [_line(x, long["seconds"], ", long steps") for x in long["lines"]]
+        rows = late + rows if long["share"] > 0.5 else rows + late
     bars = _parts(pace["parts"], step, time)
     return Section("PACE", [said, *_more(pace)], bars, rows, most=8)
 
@@ -155,9 +156,14 @@ def _waits(waits):
     return Section("WAITS", [said], rows=rows)
 
 
+def lies(row):
+    """Where the tensor lies that makes an assumed row wait."""
+    return "host" if row["operation"] in ("to", "type_as") else "GPU"
+
+
 def often(row, waits):
     if row["assumed"]:
-        return ", if the tensor lies on the host"
+        return f", if the tensor lies on the {lies(row)}"
     if row["branch"]:
         return f", where {row['branch']} chose the CPU's way"
     if row["each"]:

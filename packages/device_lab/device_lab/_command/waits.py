@@ -2,17 +2,19 @@
 
 import collections
 import contextlib
+import functools
 import gc
 import inspect
 import linecache
 import sys
 import weakref
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
 from torch import nn
 from torch.amp import GradScaler
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from .._kit._cures import CAUSES, OPERATIONS
 from .._kit.errors import file_name
@@ -23,13 +25,15 @@ from .modes import enter_below, take_out
 _enabled: weakref.WeakSet[GradScaler] = weakref.WeakSet()
 
 
-def note_scalers() -> None:
-    """From now on it is noted which scalers are asked for enabled: without CUDA they
-    are disabled all the same, and only this tells them apart. In __new__, as __init__
-    warns where it is called.
+def note_scalers() -> Callable[[], None]:
+    """Until the returned function is called it is noted which scalers are asked for
+    enabled: without CUDA they are disabled all the same, and only this tells them
+    apart. In __new__, as __init__ warns where it is called.
     """
-    if "__new__" not in vars(GradScaler):
-        GradScaler.__new__ = staticmethod(_new_scaler)
+    if "__new__" in vars(GradScaler):
+        return lambda: None
+    GradScaler.__new__ = staticmethod(_new_scaler)
+    return functools.partial(delattr, GradScaler, "__new__")
 
 
 def _new_scaler(cls, *args, **kwargs):
@@ -42,12 +46,13 @@ def _new_scaler(cls, *args, **kwargs):
 
 
 class StepWaits:
-    """open(), then begin() and end() around each step, and close(): between open and
-    close, modes lie below the script's own. end() tells what waited, as keys for row().
+    """lies: which tensors are known to be on the device. open(), then begin() and end()
+    around each step, and close(): between open and close, modes lie below the script's
+    own. end() tells what waited, as keys for row().
     """
 
-    def __init__(self):
-        self.watch = _Running()
+    def __init__(self, lies: WeakTensorKeyDictionary | None = None):
+        self.watch = _Running(lies)
         self.stack, self.modes = contextlib.ExitStack(), []
 
     @property
@@ -132,8 +137,9 @@ class _Running(_Watch):
     line → its path and number. guessed: waits, if tensors lie where others are.
     """
 
-    def __init__(self):
+    def __init__(self, lies):
         super().__init__()
+        self.lies = self.lies if lies is None else lies
         self.readers, self.libraries = {}, {}
         self.guessed, self.guess = collections.Counter(), False
         for module in gc.get_objects():
@@ -155,7 +161,10 @@ class _Running(_Watch):
 
     def note(self, operation, kind):
         """What was made before it was watched may lie on the host or on the device."""
-        asked = (self.operator or self.call).tensors if self.device is None else []
+        call = self.operator
+        if call is None or call.name == "lift_fresh":  # a list or array, as an index
+            call = self.call
+        asked = call.tensors if call and self.device is None else []
         self.guess = not all(map(self.is_known, asked))
         super().note(operation, kind)
         self.guess = False

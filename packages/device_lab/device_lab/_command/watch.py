@@ -9,6 +9,7 @@ import functools
 import itertools
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -19,12 +20,16 @@ from collections import Counter
 import torch
 from torch.optim import optimizer as optim
 from torch.utils.data import dataloader
+from torch.utils.weak import WeakTensorKeyDictionary
 
+from .._kit._lines import place
 from .._kit.errors import LabError
 from .._kit.trace import busy
+from .._kit.waits import TO_CPU
 from .faults import explain_errors
 from .sampling import Frames, Sampler
 from .steps import Boundaries
+from .waits import StepWaits, note_scalers
 
 ENV = "DEVICE_LAB_WATCH"
 # The first steps go through all that is watched, for scripts that end soon
@@ -64,7 +69,8 @@ class Watch:
         self.autocast, self.scaled, self.skipped = set(), 0, 0
         self.scaling = False
         self.batch = None
-        self.found, self.notes, self.undo = {}, [], []
+        self.found, self.notes, self.undo, self.before_loop = {}, [], [], []
+        self.moved = WeakTensorKeyDictionary()
         self.spent, self.stops = 0.0, 0
 
     # ---- what it hears of
@@ -73,7 +79,7 @@ class Watch:
         """Hooks and wrappers, until `uninstall`."""
         pre = optim.register_optimizer_step_pre_hook(self.optimizer_begins)
         post = optim.register_optimizer_step_post_hook(self.optimizer_ends)
-        self.undo += [pre.remove, post.remove]
+        self.undo += [pre.remove, post.remove, note_scalers()]
         iterator, loader = dataloader._BaseDataLoaderIter, dataloader.DataLoader
         for owner, name, wrapper in (
             (iterator, "__next__", self.next_batch),
@@ -86,13 +92,14 @@ class Watch:
             (torch.autocast, "__enter__", self.casts),
             (torch.amp.GradScaler, "step", self.scales),
         ):
-            self.wrap(owner, name, wrapper)
+            self.undo.append(self.wrap(owner, name, wrapper))
+        self.before_loop.append(self.wrap(torch.Tensor, "to", self.moves))
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self.forked)
         atexit.register(self.at_exit)
 
     def wrap(self, owner, name, wrapper):
-        old = owner.__dict__[name]
+        old, own = getattr(owner, name), name in owner.__dict__
 
         @functools.wraps(old)
         def new(*args, **kwargs):
@@ -105,15 +112,28 @@ class Watch:
 
         def put_back():
             if owner.__dict__.get(name) is new:
-                setattr(owner, name, old)
+                setattr(owner, name, old) if own else delattr(owner, name)
 
         setattr(owner, name, new)
-        self.undo.append(put_back)
+        return put_back
 
     def uninstall(self):
         """Not from a hook of optimizers: PyTorch is going through them."""
-        while self.undo:
-            self.undo.pop()()
+        for undo in (self.undo, self.before_loop):
+            while undo:
+                undo.pop()()
+
+    def moves(self, old, x, *args, **kwargs):
+        """What is moved to the device before the loop lies there in it."""
+        out = old(x, *args, **kwargs)
+        to = [*args[:1], kwargs.get("device")]
+        if any(isinstance(each, (str, torch.device)) for each in to):
+            self.guarded(self.note_moved, out)
+        return out
+
+    def note_moved(self, x):
+        if not re.search(TO_CPU, place().code):
+            self.moved[x] = "there"
 
     def guarded(self, function, *args):
         """An error of the watch ends the watching, not the script."""
@@ -277,6 +297,8 @@ class Watch:
     # ---- from step to step
 
     def boundary(self, kind, frame, optimizer=None):
+        while self.before_loop:
+            self.before_loop.pop()()
         if self.on:
             self.guarded(self.may_end, kind, frame, optimizer)
             if not self.on and self.options["then"] == "stop" and "done" in self.found:
@@ -378,9 +400,7 @@ class Watch:
             self.memory = StepMemory()
             self.memory.open(self.device(), self.optimizers)
         else:
-            from .waits import StepWaits
-
-            self.waits = self.found.setdefault("waits", StepWaits())
+            self.waits = self.found.setdefault("waits", StepWaits(self.moved))
             self.waits.open()
 
     def end_sampling(self):

@@ -148,7 +148,8 @@ class _Watch:
     step moved to the device, or made of such. assumed: lines that move others, how
     often. bracket: while a tensor on the device is indexed, indices that are not read.
     noted: where CUDA reports itself, what rules expect; call, operator: of Python and
-    of PyTorch, that is being made. work: whether operators ran, and whether in a "backward" pass.
+    of PyTorch, that is being made. work: whether operators ran, and whether in a
+    "backward" pass.
     """
 
     def __init__(self):
