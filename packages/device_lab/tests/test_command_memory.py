@@ -34,11 +34,15 @@ def nothing_stays():
 def watch(step, optimizers=(), steps=3):
     memory = StepMemory()
     memory.open("cpu", optimizers)
+    begins = optim.register_optimizer_step_pre_hook(memory.begins)
+    ends = optim.register_optimizer_step_post_hook(memory.ends)
     step()
     for _ in range(steps):
         memory.begin()
         step()
         memory.end()
+    begins.remove()
+    ends.remove()
     return memory.close()
 
 
@@ -191,6 +195,31 @@ def test_what_a_loader_makes_is_noted_when_it_is_used():
         step()
         memory.end()
     assert 64 < memory.close()["highest"] < MB
+
+
+def test_opened_and_closed_within_a_hook_of_optimizers():
+    """Where a script's step ends; no other hook may come or go there."""
+    step, optimizer = training()
+    memory, facts, steps = StepMemory(), [], []
+
+    def ended(*_):
+        steps.append(1)
+        if len(steps) == 1:
+            memory.open("cpu", [optimizer])
+        if len(steps) in (3, 4, 5):
+            memory.end()
+        if len(steps) in (2, 3, 4):
+            memory.begin()
+        if len(steps) == 5:
+            facts.append(memory.close())
+
+    handles = [optim.register_optimizer_step_post_hook(ended)]
+    handles += [optim.register_optimizer_step_post_hook(lambda *_: None)]
+    for _ in range(7):
+        step()
+    for handle in handles:
+        handle.remove()
+    assert facts[0]["kinds"]["parameters"] == 4096
 
 
 # ---- what steps leave behind

@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ._lines import TORCH, place
+from ._wait_rules import tensors_in
 from .devices import pick_device
 from .errors import LabError
 
@@ -59,9 +60,9 @@ class Ledger(TorchDispatchMode):
             return func(*args, **kwargs or {})
         self.phases.append(self.phase())
         out = self.call(func, args, kwargs or {})
-        for x in tree_leaves((args, kwargs)):
+        for x in tensors_in((args, kwargs)):
             self.note(x)
-        for x in tree_leaves(out):
+        for x in tensors_in(out):
             count = len(self.pieces)  # views are no new tensors
             piece = self.note(x)
             if len(self.pieces) > count and piece.nbytes > self.largest[0]:

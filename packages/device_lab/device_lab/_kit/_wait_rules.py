@@ -45,8 +45,28 @@ BEYOND = type, types.ModuleType, types.FunctionType, types.MethodType
 BEYOND += torch.nn.Module, torch.utils.data.Dataset
 
 
+WHOLE = {torch.Tensor, torch.nn.Parameter}
+BARE = {bool, int, float, str, type(None), torch.dtype, torch.device, torch.layout}
+
+
 def tensors_in(tree):
-    return [x for x in tree_leaves(tree) if isinstance(x, torch.Tensor)]
+    """As PyTorch's tree_leaves finds them, in a part of its time."""
+    found = []
+    _gather((tree,), found)
+    return found
+
+
+def _gather(values, found):
+    for x in values:
+        kind = type(x)
+        if kind in WHOLE:
+            found.append(x)
+        elif kind is tuple or kind is list:
+            _gather(x, found)
+        elif kind is dict:
+            _gather(x.values(), found)
+        elif kind not in BARE:
+            found += [y for y in tree_leaves(x) if isinstance(y, torch.Tensor)]
 
 
 def tensors_of(batch):
