@@ -61,7 +61,12 @@ class StepMemory:
         if ledger.held() > ledger.before:  # cycles that the step left, or a leak
             gc.collect()
         if ledger.start < len(ledger.phases):
-            left = ledger.held(ready=False)
+            # L-BFGS keeps a history, of a length of its own
+            left = sum(
+                piece.nbytes
+                for piece in ledger.living.values()
+                if not (piece.ready or piece.kind == "optimizer state")
+            )
             end = len(ledger.phases) - 1
             self.steps.append((ledger.start, end, ledger.before, left))
         self.keepers.look()

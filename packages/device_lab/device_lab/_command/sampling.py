@@ -42,7 +42,7 @@ class Frames:
             if kind in ("loader", "backward") or (kind == "optimizer" and not path):
                 part = part or kind
             elif kind == "user" and not path:
-                path, line = frame.f_code.co_filename, frame.f_lineno
+                path, line = frame.f_code.co_filename, frame.f_lineno or 0
             elif kind == "library" and not path and not inside:
                 inside = f"{short(frame.f_code.co_filename)}:{frame.f_lineno}"
             frame = frame.f_back

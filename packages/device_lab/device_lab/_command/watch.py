@@ -8,6 +8,7 @@ import contextlib
 import functools
 import itertools
 import json
+import multiprocessing.util
 import os
 import re
 import sys
@@ -37,6 +38,7 @@ FIRST = "warm warm pace pace pace settle waits settle memory memory memory warm"
 SECONDS = 1.0  # of short steps so much is timed, and half of it watched for waits,
 COUNTED = 24  # or so many steps
 MOST = 1000  # steps, however short
+COUNTING, SLOW = ("settle", "waits", "memory"), 20.0  # these take seconds: no more then
 TRACED = 3  # steps under the profiler, on a GPU
 CYCLES = 200  # steps watched for waits, until what comes now and then came three times
 FORWARD = "forward and Python"
@@ -238,7 +240,8 @@ class Watch:
             return old(*args, **kwargs)
         with self.part("backward"):
             out = old(*args, **kwargs)
-        self.boundary("backward", sys._getframe(2))
+        if "optimizer" not in self.parts:  # else of a closure
+            self.boundary("backward", sys._getframe(2))
         return out
 
     def casts(self, old, context):
@@ -313,6 +316,7 @@ class Watch:
         said = self.boundaries.ends(kind, calls, number)
         if self.boundaries.anchor != anchor:
             self.leave()
+            self.found.clear()
             self.steps, self.step, self.parts = [], None, [FORWARD]
         if said:
             self.turn()
@@ -339,21 +343,27 @@ class Watch:
         """The phase of the step that begins; None if enough was seen."""
         taken = len(self.steps)
         if taken < len(FIRST):
-            return FIRST[taken]
+            counting = FIRST[taken] in COUNTING
+            return "warm" if counting and self.is_slow() else FIRST[taken]
         later = self.steps[len(FIRST) :]
         waited = [s for s in later if s.phase == "waits"]
         timed = [s for s in later if s.phase == "pace"]
         half = (self.options["steps"] - len(FIRST) + 1) // 2
         if not timed:
             if not later:
-                return "settle"
-            counted = _enough(waited, half, SECONDS / 2) or len(waited) >= COUNTED
+                return "warm" if self.is_slow() else "settle"
+            counted = self.is_slow() or _enough(waited, half, SECONDS / 2) or len(waited) >= COUNTED
             if not (counted and self.cycles(waited)):
                 return "waits"
             if self.on_cuda() and sum(s.phase == "trace" for s in later) < TRACED:
                 return "trace"
             return "warm" if later[-1].phase != "warm" else "pace"
         return None if _enough(timed, half, SECONDS) and self.cycles(timed) else "pace"
+
+    def is_slow(self):
+        """Whether counting has cost the script enough."""
+        slow = sum(step.seconds for step in self.steps if step.phase in COUNTING)
+        return slow > SLOW and world() == 1
 
     def cycles(self, steps):
         """Whether what comes now and then came three times, or nobody waits for it."""
@@ -515,9 +525,11 @@ def _shapes(batch):
 def install():
     """In each process that the command started, after `import torch`."""
     options = json.loads(os.environ[ENV])
-    parent = sys.modules.get("multiprocessing.process")
-    spawned = parent is not None and parent.parent_process() is not None
+    spawned = "--multiprocessing-fork" in sys.orig_argv
     started = options["first"] in (None, os.getpid()) or "RANK" in os.environ
     if not options["script"] or started or spawned:
         explain_errors()
-        Watch(options).install()
+        watch = Watch(options)
+        watch.install()
+        if spawned:  # such processes end without atexit
+            multiprocessing.util.Finalize(None, watch.at_exit, exitpriority=1)
