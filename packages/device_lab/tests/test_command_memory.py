@@ -381,15 +381,15 @@ def test_the_scripts_own_variables_are_left_alone():
 
 
 def test_variables_are_not_kept():
-    def train():
+    def train():  # without an assert: as pytest rewrites it, it asks for locals()
         x = torch.ones(2)
         gone = weakref.ref(x)
         watch(training()[0])
         del x
         gc.collect()
-        assert gone() is None
+        return gone() is None
 
-    train()
+    assert train()
 
 
 def test_the_same_bits():

@@ -373,7 +373,7 @@ def alias(x):
     plain = type(x) is torch.Tensor and x.layout is torch.strided
     if not plain or (x.requires_grad and x.is_leaf):
         return x
-    with torch.inference_mode(False), torch.enable_grad():  # else x.add_(w) may refuse
+    with torch.inference_mode(False):  # gradients are on; else x.add_(w) may refuse
         return torch.ops.aten.alias(x)
 
 
