@@ -97,7 +97,8 @@ def test_what_an_error_within_a_dataset_means_stands_behind_its_traceback(tmp_pa
 class Data(torch.utils.data.Dataset):
     def __len__(self): return 99
     def __getitem__(self, i):
-        if i == 4: raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
+        if i == 4:
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
         return i
 for i in torch.utils.data.DataLoader(Data()): step(i)
 """
@@ -121,8 +122,8 @@ for i in torch.utils.data.DataLoader(Data()): step(i)
         "no torch.optim": ("print(w.sum())", 0, "no report"),
         "exec": ("exec('for i in range(40): step()')", 0, "PACE"),
         "a thread": (
-            "import threading\nt = threading.Thread(target=lambda: [step() for i in range"
-            "(40)])\nt.start(); t.join()",
+            "import threading\ndef train():\n    for i in range(40): step()\n"
+            "t = threading.Thread(target=train)\nt.start(); t.join()",
             0,
             "PACE",
         ),
@@ -145,7 +146,8 @@ for i in torch.utils.data.DataLoader(Data()): step(i)
         ),
         "os._exit": ("import os\nfor i in range(4): step()\nos._exit(5)", 5, ""),
         "an optimizer for each step": (
-            "for i in range(90):\n    optimizer = torch.optim.SGD([w], lr=0.1)\n    step()",
+            "for i in range(90):\n    optimizer = torch.optim.SGD([w], lr=0.1)\n"
+            "    step()",
             0,
             "PACE",
         ),

@@ -352,7 +352,11 @@ class Watch:
         if not timed:
             if not later:
                 return "warm" if self.is_slow() else "settle"
-            counted = self.is_slow() or _enough(waited, half, SECONDS / 2) or len(waited) >= COUNTED
+            counted = (
+                self.is_slow()
+                or _enough(waited, half, SECONDS / 2)
+                or len(waited) >= COUNTED
+            )
             if not (counted and self.cycles(waited)):
                 return "waits"
             if self.on_cuda() and sum(s.phase == "trace" for s in later) < TRACED:
