@@ -16,12 +16,13 @@ from torch import nn
 import device_lab
 
 from .._kit._lines import is_reader
-from .sampling import line_of, longest
-from .watch import FORWARD, world
+from .sampling import FORWARD, line_of, longest
+from .watch import world
 
 LONG = 3  # a step that takes so many medians is told apart,
 BURST = 3  # and one that waits so many times as often as usual
 ROOTS = 4  # models that are described
+PARTS = "loader", "backward", "optimizer"  # the rest is forward and Python
 HELP = """A step is found by an optimizer of torch.optim that comes again, by 8 backward
 passes or 16 batches; a report needs about 12 steps. Other processes are not seen."""
 
@@ -160,13 +161,11 @@ def pace(watch, timed):
     for step in timed:
         _parts(step)
     mean = statistics.fmean(step.seconds for step in usual)
-    lines = longest(usual)
-    parts = {
-        name: _mean(usual, "parts", name)
-        for name in ("loader", "backward", "optimizer")
-    }
-    parts["copy"] = sum(row["seconds"] for row in lines if row["part"] == "copy")
+    parts = {name: _mean(usual, "parts", name) for name in PARTS}
     parts[FORWARD] = max(0.0, mean - sum(parts.values()))
+    lines = longest(usual, parts)
+    parts["copy"] = sum(row["seconds"] for row in lines if row["part"] == "copy")
+    parts[FORWARD] -= parts["copy"]
     on_device = {name: _mean(usual, "device_parts", name) for name in (*parts,)}
     return {
         "step": mean,
@@ -225,7 +224,7 @@ def _long(watch, steps, at, often):
     usual = {(row["path"], row["line"]): row["seconds"] for row in often}
     rows = [
         row
-        for row in longest(long)
+        for row in longest(long, None)
         if usual.get((row["path"], row["line"]), 0) < 0.1 * row["seconds"]
     ]
     for step in long:

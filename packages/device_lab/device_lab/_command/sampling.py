@@ -15,6 +15,7 @@ from .._kit.errors import file_name
 
 AUTOGRAD = os.path.join(_lines.TORCH, "autograd", "__init__.py")
 OPTIMIZER = os.path.join(_lines.TORCH, "optim", "optimizer.py")
+FORWARD = "forward and Python"  # what is no other part of a step
 COPIES = re.compile(r"\.(to|cuda)\(|\bto_device\(|\bmove_data_to_device\(")
 
 
@@ -118,22 +119,27 @@ class Sampler(threading.Thread):
             last = now
 
 
-def longest(steps, most=99):
-    """The lines where these steps spent most time, in seconds of a mean step. Of short
-    steps few are looked at: the shares count.
+def longest(steps, parts=None):
+    """The lines where these steps spent most time, in seconds of a mean step. parts: of
+    each part the seconds that were timed; what was looked at says how to divide them.
     """
-    total, within = Counter(), {}
+    seen, spent = {}, Counter()
     for step in steps:
         for (path, line, inside, part), seconds in step.sampled.items():
-            total[path, line] += seconds
-            within.setdefault((path, line), Counter())[inside, part] += seconds
-    whole = sum(total.values())
-    mean = sum(step.seconds for step in steps) / max(1, len(steps))
-    rows = []
-    for (path, line), seconds in total.most_common(most):
-        (inside, part), _ = within[path, line].most_common(1)[0]
-        row = line_of(path, line)
+            seen.setdefault((path, line, part), Counter())[inside] += seconds
+            spent[part if parts else ""] += seconds
+    if not parts:
+        parts = {"": sum(step.seconds for step in steps) / max(1, len(steps))}
+    rows = {}
+    for (path, line, part), places in seen.items():
+        whole = part if part in parts else FORWARD if FORWARD in parts else ""
+        seconds = places.total() / spent[part if whole else ""] * parts[whole]
+        row = line_of(path, line) | {"seconds": seconds}
+        row["inside"] = places.most_common(1)[0][0]
         copies = not part and COPIES.search(row["code"])
-        row |= {"seconds": seconds / whole * mean, "inside": inside}
-        rows.append(row | {"part": "copy" if copies else part})
-    return rows
+        row["part"] = "copy" if copies else part
+        other = rows.setdefault((path, line), row)  # in another part
+        if other is not row:
+            sums = {"seconds": row["seconds"] + other["seconds"]}
+            rows[path, line] = max(row, other, key=lambda x: x["seconds"]) | sums
+    return sorted(rows.values(), key=lambda row: -row["seconds"])

@@ -28,7 +28,7 @@ from .._kit.errors import LabError
 from .._kit.trace import busy
 from .._kit.waits import TO_CPU
 from .faults import explain_errors
-from .sampling import Frames, Sampler
+from .sampling import FORWARD, Frames, Sampler
 from .steps import Boundaries
 from .waits import StepWaits, note_scalers
 
@@ -41,7 +41,6 @@ MOST = 1000  # steps, however short
 COUNTING, SLOW = ("settle", "waits", "memory"), 20.0  # these take seconds: no more then
 TRACED = 3  # steps under the profiler, on a GPU
 CYCLES = 200  # steps watched for waits, until what comes now and then came three times
-FORWARD = "forward and Python"
 
 
 class Step:
@@ -438,7 +437,8 @@ class Watch:
             try:
                 self.found["busy"] = busy(profiler).share
             except LabError as error:
-                self.notes.append(f"How busy the GPU was is not known: {error}")
+                why = str(error).partition(":")[0]
+                self.notes.append(f"How busy the GPU was is not known: {why}.")
 
     def device(self):
         for optimizer in self.optimizers:

@@ -57,6 +57,9 @@ def follow():
         spec.loader.exec_module(module)
 
 
+follow()  # it may watch the import of torch, too: this one goes round it
 if os.environ.get("DEVICE_LAB_WATCH"):
-    sys.meta_path.insert(0, AfterTorch())
-follow()
+    if "torch" in sys.modules:
+        watch()
+    else:
+        sys.meta_path.insert(0, AfterTorch())
