@@ -107,14 +107,17 @@ class Sampler(threading.Thread):
         sys.setswitchinterval(self.interval)
 
     def run(self):
-        look, last = self.watch.frames.look, time.perf_counter()
+        look, last, before = self.watch.frames.look, time.perf_counter(), (None, None)
         while self.on:
             time.sleep(0.001)
             step, now = self.watch.step, time.perf_counter()
             frame = sys._current_frames().get(self.looked_at)
             if step is not None and frame is not None:
                 place = look(frame)
-                step.sampled[place] += max(0.0, now - max(last, step.start))
+                half = max(0.0, now - max(last, step.start)) / 2
+                step.sampled[place] += half
+                step.sampled[before[1] if before[0] is step else place] += half
+                before = step, place
             del frame  # it would keep the script's variables
             last = now
 
