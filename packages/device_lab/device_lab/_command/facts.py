@@ -4,6 +4,7 @@ import collections
 import gc
 import json
 import linecache
+import multiprocessing
 import os
 import platform
 import re
@@ -27,7 +28,8 @@ BURST = 3  # and one that waits so many times as often as usual
 ROOTS = 4  # models that are described
 PARTS = "loader", "backward", "optimizer"  # the rest is forward and Python
 HELP = """A step is found by an optimizer of torch.optim that comes again, by 8 backward
-passes or 4 batches; a report needs about 12 steps. Other processes are not seen."""
+passes or 4 batches; a report needs about 10 steps. Processes that the script spawns
+report for themselves, those that it forks are not watched."""
 
 
 def report(watch, ended):
@@ -44,12 +46,23 @@ def report(watch, ended):
         }
         for name, make in files.items():
             if watch.options[name]:
-                with open(watch.options[name], "w", encoding="utf-8") as file:
+                with open(_path(watch, name), "w", encoding="utf-8") as file:
                     file.write(make())
         if not watch.options["quiet"]:
             say(text.terminal(facts, color=sys.stderr.isatty()))
     except Exception:  # the script is not to end by its report
         say(f"device-lab could not report: {traceback.format_exc(-3)}")
+
+
+def _path(watch, name):
+    """Of a process that the script has spawned, with its name."""
+    stem, ending = os.path.splitext(watch.options[name])
+    return f"{stem}{_process('.')}{ending}"
+
+
+def _process(before):
+    process = multiprocessing.current_process()
+    return "" if process.name == "MainProcess" else before + process.name
 
 
 def say(text):
@@ -89,14 +102,14 @@ def of(watch, ended):
     from . import advice
 
     device = watch.device()
-    models, left = watch.found.get("models") or ([], [])
+    found, left = watch.found.get("models") or models(watch)
     names = collections.Counter(step.phase for step in watch.steps)
     timed = [step for step in watch.steps if step.phase == "pace" and step.seconds]
     cuda = device.type == "cuda"
     facts = {
         "schema": 1,
         "device_lab": device_lab.__version__,
-        "script": shlex.join(sys.argv),
+        "script": shlex.join(sys.argv) + _process(", "),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "system": platform.system(),
@@ -111,7 +124,7 @@ def of(watch, ended):
         "waits": _waits(watch),
         "memory": watch.found.get("memory"),
         "left_behind": left,
-        "seen": _seen(watch, models) | {"moved": _moves(watch)},
+        "seen": _seen(watch, found) | {"moved": _moves(watch)},
         "branches": _branches(watch),
         "notes": watch.notes + _others(watch),
     }
@@ -148,8 +161,7 @@ def _step(watch):
 
 def _cycle(watch):
     """After how many steps what comes now and then comes again, if that is regular."""
-    watched = [step for step in watch.steps if step.waits is not None]
-    late = watched[1:]  # the first one stands alone
+    late = _counted(watch)[1:]  # the first one stands alone
     rare = [row for row in _rows(late) if not row["each"] and row["every"]]
     periods = {row["every"] for row in rare}
     return periods.pop() if len(periods) == 1 else None
@@ -164,6 +176,9 @@ def pace(watch, timed):
     half = statistics.median(step.seconds for step in plain or timed)
     usual = [step for step in plain if step.seconds <= LONG * half] or timed
     long = [i for i, step in enumerate(plain) if step.seconds > LONG * half]
+    if cycle := _cycle(watch):  # the others took long by chance
+        longest_first = sorted(long, key=lambda i: -plain[i].seconds)
+        long = sorted(longest_first[: round(len(plain) / cycle)])
     for step in timed:
         _parts(step)
     mean = statistics.fmean(step.seconds for step in usual)
@@ -255,14 +270,14 @@ def _long(watch, steps, at, often):
 def _every(at):
     """The distance of such numbers, if it is the same each time; else None."""
     gaps = {b - a for a, b in zip(at, at[1:], strict=False)}
-    return gaps.pop() if len(gaps) == 1 and len(at) > 2 else None
+    return max(gaps) if len(gaps) == 1 and len(at) > 2 and gaps != {1} else None
 
 
 # ---- waits
 
 
 def _waits(watch):
-    watched = [step for step in watch.steps if step.waits is not None]
+    watched = _counted(watch)
     if not watched:
         return None
     counter, found = watch.found["waits"], {}
@@ -288,6 +303,18 @@ def _waits(watch):
         "each": sum(row["times"] * row["steps"] for row in sure) / len(watched),
         "rows": rows,
     }
+
+
+def _counted(watch):
+    """Steps with their waits: what is sure in one of them was so in all."""
+    watched = [step for step in watch.steps if step.waits is not None]
+    sure = {key for step in watched for sort, key in step.waits if sort == "wait"}
+    for step in watched:
+        waits = collections.Counter()
+        for (sort, key), times in step.waits.items():
+            waits["wait" if key in sure else sort, key] += times
+        step.waits = waits
+    return watched
 
 
 def _rows(watched):
@@ -367,7 +394,7 @@ def _seen(watch, models):
     scaled = {"steps": watch.scaled, "skipped": watch.skipped}
     return {
         "models": models,
-        "optimizers": watch.found.get("optimizers", []),
+        "optimizers": watch.found.get("optimizers") or optimizers(watch),
         "loaders": [
             each | {"evaluation": each["evaluation"] and trains(watch)}
             for each in watch.loaders.values()
@@ -397,7 +424,8 @@ def optimizers(watch):
 def loader(watch, loader, evaluates):
     return {
         "dataset": type(loader.dataset).__name__,
-        "batch_size": loader.batch_size,
+        "batch_size": loader.batch_size
+        or getattr(loader.batch_sampler, "batch_size", None),
         "workers": loader.num_workers,
         "pinned": bool(loader.pin_memory),
         "persistent": bool(loader.persistent_workers),

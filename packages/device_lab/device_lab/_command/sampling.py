@@ -141,7 +141,8 @@ def longest(steps, parts=None):
         whole = part if part in parts else FORWARD if FORWARD in parts else ""
         seconds = places.total() / spent[part if whole else ""] * parts[whole]
         row = line_of(path, line) | {"seconds": seconds}
-        row["inside"] = places.most_common(1)[0][0]
+        inside, most = places.most_common(1)[0]
+        row["inside"] = inside if most > 0.8 * places.total() else ""
         calls = set(CALLS.findall(row["code"]))
         copies = not part and calls & COPIES and calls <= COPIES | BESIDE
         row["part"] = "copy" if copies else part

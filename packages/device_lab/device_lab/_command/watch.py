@@ -24,6 +24,7 @@ from torch.utils.data import dataloader
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from .._kit._lines import place
+from .._kit._wait_rules import tensors_of
 from .._kit.errors import LabError
 from .._kit.trace import busy
 from .._kit.waits import TO_CPU
@@ -530,9 +531,7 @@ def world():
 
 
 def _shapes(batch):
-    from torch.utils._pytree import tree_leaves
-
-    tensors = [x for x in tree_leaves(batch) if isinstance(x, torch.Tensor)]
+    tensors = tensors_of(batch)
     shapes = [f"{[*x.shape]} {str(x.dtype).removeprefix('torch.')}" for x in tensors]
     return ", ".join(shapes[:3] + ["…"] * (len(shapes) > 3)) or type(batch).__name__
 
