@@ -32,8 +32,8 @@ def nothing_stays():
 
 
 def watch(step, optimizers=(), steps=3):
-    memory = StepMemory()
-    memory.open("cpu", optimizers)
+    memory = StepMemory("cpu", optimizers)
+    memory.open()
     begins = optim.register_optimizer_step_pre_hook(memory.begins)
     ends = optim.register_optimizer_step_post_hook(memory.ends)
     step()
@@ -180,8 +180,8 @@ def test_what_is_computed_again_counts_as_activations():
 
 def test_what_a_loader_makes_is_noted_when_it_is_used():
     w, made = nn.Parameter(torch.ones(2)), []
-    memory = StepMemory()
-    memory.open("cpu", [])
+    memory = StepMemory("cpu", [])
+    memory.open()
 
     def step():
         memory.silence(True)
@@ -200,12 +200,12 @@ def test_what_a_loader_makes_is_noted_when_it_is_used():
 def test_opened_and_closed_within_a_hook_of_optimizers():
     """Where a script's step ends; no other hook may come or go there."""
     step, optimizer = training()
-    memory, facts, steps = StepMemory(), [], []
+    memory, facts, steps = StepMemory("cpu", [optimizer]), [], []
 
     def ended(*_):
         steps.append(1)
         if len(steps) == 1:
-            memory.open("cpu", [optimizer])
+            memory.open()
         if len(steps) in (3, 4, 5):
             memory.end()
         if len(steps) in (2, 3, 4):
@@ -418,9 +418,8 @@ def test_the_same_bits():
 
 
 def test_no_step_no_facts():
-    memory = StepMemory()
-    assert memory.close() is None
-    memory.open("cpu", [])
+    memory = StepMemory("cpu", [])
+    memory.open()
     assert memory.close() is None
     assert watch(lambda: None) is None
 
