@@ -304,8 +304,9 @@ class Trainer:
         return x.to(self.device, non_blocking=self.fast)  # waits
 ---
 fused = has_fused and device_type == "cuda"
-options = dict(fused=True) if fused else dict()  # asks
-step(x.item(), **options)  # waits
+def f(x):
+    if fused:  # asks
+        x.item()  # waits
 ---
 x.to(device, non_blocking=use_cuda)  # asks waits
 ---

@@ -26,12 +26,10 @@ KINDS = "parameters", "gradients", "optimizer state", "activations", "temporarie
 KINDS += ("inputs and other",)
 SMALL = 4096  # what a step leaves behind, and a hundredth
 CONTAINERS = list, dict, deque, OrderedDict, defaultdict
-MARK = "device_lab"  # in the metadata of autograd's nodes
 # What gives a function its own variables as a dictionary, which is not to be touched
 SNAPSHOTS = {"locals", "vars", "dir", "eval", "exec"}
 ADDS = r"{0}(\[[^\]]*\])*(\.(append(left)?|extend|insert|setdefault|update)\(|\s*\+=)"
 ADDS += r"|{0}(\[[^\]]*\])+\s*=[^=]"
-SUMS = r"{0}\s*(\+=|=[^=].*\b{0}\b)"
 
 
 class StepMemory(StepLedger):
@@ -46,7 +44,7 @@ class StepMemory(StepLedger):
     def __init__(self, device: torch.device | str, optimizers: Iterable[Optimizer]):
         device = torch.device(device)
         super().__init__(device, 512 if device.type == "cuda" else 1)
-        self.stack, self.steps, self.lengths = contextlib.ExitStack(), [], {}
+        self.stack, self.steps, self.containers = contextlib.ExitStack(), [], {}
         for optimizer in optimizers:
             self.optimizers.add(optimizer)
             self.fused &= "fused" in optimizer.defaults
@@ -83,10 +81,7 @@ class StepMemory(StepLedger):
         )
         self.steps.append((self.start, len(self.phases) - 1, self.before, left))
         if len(self.steps) == 1:
-            self.lengths = {id(x): len(x) for x in _containers()}
-            for path, name, value in _variables():
-                if _is_result(value):
-                    value.grad_fn.metadata[MARK, path, name] = True
+            self.containers = {id(x): (len(x), _first(x)) for x in _containers()}
 
     def close(self) -> dict[str, Any] | None:
         """The facts; None if no step called anything. Called from within a call of an
@@ -117,7 +112,7 @@ class StepMemory(StepLedger):
             "kinds": {kind: kinds.get(kind, 0) for kind in KINDS},
             "before": self.before,
             "grows": grows,
-            "keeper": self._keeper(grows) if len(left) > 1 else None,
+            "keeper": self._keeper(grows) if grows else None,
             "largest": dict(zip(("bytes", "where"), self.largest, strict=True)),
             "lower": {way: n for way, n in self.estimates() if n < 0.99 * highest},
         }
@@ -153,64 +148,44 @@ class StepMemory(StepLedger):
     # ---- what grows from the first step to the last
 
     def _keeper(self, grows):
-        """A Line and the variable's name: each step added to it what holds a graph, or
-        half of the bytes that grow; or its own graph holds that of the first step.
+        """A Line and the name of the reader's variable that took up, since the first
+        step, half of the bytes that grow.
         """
-        kept = {id(x): x for x in self._growing(grows)}
-        for path, name, value in _variables():
-            inner, pattern = value.values() if type(value) is dict else (), ""
+        kept = {id(x): x for x in _containers() if self._took(x) >= grows / 2}
+        for path, name, value in _variables() if kept else ():
+            inner = value.values() if type(value) is dict else ()
             if any(id(x) in kept for x in (value, *inner)):
-                pattern = ADDS
-            elif _is_result(value) and _holds(
-                value.grad_fn, (MARK, path, name), len(self.steps)
-            ):
-                pattern = SUMS
-            if pattern and (line := _line(path, name, pattern)):
-                return line
+                if line := _line(path, name):
+                    return line
         return None
 
-    def _growing(self, grows):
+    def _took(self, x):
+        """Bytes in each step, if it was not emptied meanwhile."""
         times = len(self.steps) - 1
-        for x in _containers():
-            more = len(x) - self.lengths.get(id(x), len(x))
-            newest = _newest_tensors(x, more) if more >= times else []
-            nbytes = sum(each.untyped_storage().nbytes() for each in newest)
-            graph = any(each.grad_fn is not None for each in newest)
-            if graph or (grows and nbytes >= times * grows / 2):
-                yield x
+        length, first = self.containers.get(id(x), (len(x), None))
+        if len(x) - length < times or _first(x) != first:
+            return 0
+        return _newest_bytes(x, len(x) - length) / times
 
 
 def _containers():
     return [x for x in gc.get_objects() if type(x) in CONTAINERS and x]
 
 
-def _newest_tensors(container, count):
-    """Among the newest values, or in a list, tuple or dictionary among these."""
+def _first(container):
+    return id(next(iter(container)))
+
+
+def _newest_bytes(container, count):
+    """Of tensors among the newest values, or in a list, tuple or dictionary there."""
     values = container.values() if isinstance(container, dict) else container
-    found = []
+    nbytes = 0
     for _, x in zip(range(count), reversed(values), strict=False):
         parts = list(x.values()) if type(x) is dict else x
-        found += parts if isinstance(parts, (list, tuple)) else [x]
-    found = [x for x in found if type(x) in (torch.Tensor, nn.Parameter)]
-    return [x for x in found if x.layout is torch.strided]
-
-
-def _is_result(x):
-    """Of a graph. A view is asked for its graph anew, and may refuse."""
-    if type(x) is not torch.Tensor or not x.requires_grad or x._is_view():
-        return False
-    return x.grad_fn is not None
-
-
-def _holds(node, mark, steps):
-    """Whether a node before it in the graph, some to a step, has the mark."""
-    nodes = [node]
-    for _ in range(3 * steps):
-        before = [x for each in nodes for x, _ in each.next_functions if x is not None]
-        nodes = list(dict.fromkeys(before))
-        if any(mark in x.metadata for x in nodes):
-            return True
-    return False
+        for part in parts if isinstance(parts, (list, tuple)) else [x]:
+            if type(part) is torch.Tensor and part.layout is torch.strided:
+                nbytes += part.untyped_storage().nbytes()
+    return nbytes
 
 
 def _variables() -> Iterator[tuple[str, str, Any]]:
@@ -257,10 +232,10 @@ def _file(module):
     return object.__getattribute__(module, "__dict__").get("__file__") or ""
 
 
-def _line(path, name, pattern):
+def _line(path, name):
     """Where the reader's source adds to the variable: there, else in other files."""
     last = re.escape(name.rpartition(".")[2])
-    adds = re.compile(r"(^|[^\w#])" + pattern.format(last))
+    adds = re.compile(r"(^|[^\w#])" + ADDS.format(last))
     for each in dict.fromkeys((path, *(path for path, _ in _modules()))):
         for number, code in enumerate(linecache.getlines(each), 1):
             if adds.search(code):
