@@ -9,7 +9,7 @@ LIBRARIES = r"(numpy|PIL|cv2|pandas|scipy|skimage|sklearn|gym|gymnasium)/"
 CALLS = r"\b(np|numpy|pd|json|csv|pickle|random|Image|cv2)\.\w|\btime\.sleep\("
 TORCH = r"torch|tensor|model|\bnet\b|\.(cpu|numpy|item|tolist|to|cuda)\("
 NO_TENSOR_CORES = r"GTX|\bMX\d|\b[KMP]\d+\b|TITAN X|AMD|Radeon"
-FLOAT16 = r"\b(T4|V100|RTX[- ]20\d\d|TITAN (V|RTX))\b"  # tensor cores without bfloat16
+HALF = "torch.autocast to bfloat16; before Ampere to float16, with a GradScaler"
 
 FAULT, TIMED, UNKNOWN, SMALL, LAST = range(5)
 EMPTY = {
@@ -173,17 +173,12 @@ def _waits(facts):
 def _precision(facts):
     seen, name, busy = facts["seen"], facts["device_name"], facts["pace"]["busy"]
     full = sum(x["dtypes"].get("float32", 0) for x in seen["models"])
-    much = full >= 1_000_000 if busy is None else busy >= 0.5
+    much = full >= 1_000_000 if busy is None else full and busy >= 0.5
     if facts["device"] == "cpu" or not name or re.search(NO_TENSOR_CORES, name):
         return
-    if full and much and not seen["autocast"]:
-        cure = "torch.autocast to bfloat16"
-        if re.search(FLOAT16, name):
-            cure = "torch.autocast to float16, with a GradScaler"
-        elif seen["matmul_precision"] == "highest":
-            cure += "; or torch.set_float32_matmul_precision('high')"
+    if much and not seen["autocast"]:
         text = "not known; part of the time of float32 matmuls"
-        yield UNKNOWN, busy or 0.5, _change("the forward pass", cure, text, "08")
+        yield UNKNOWN, busy or 0.5, _change("the forward pass", HALF, text, "08")
 
 
 def _memory(facts):

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from .._kit._ledger import FORWARD, OPTIMIZER, StepLedger, storages
+from .._kit._ledger import FORWARD, OPTIMIZER, StepLedger
 from .._kit._lines import is_reader
 from .sampling import line_of
 from .waits import enter_below, take_out
@@ -25,6 +25,7 @@ from .waits import enter_below, take_out
 KINDS = "parameters", "gradients", "optimizer state", "activations", "temporaries"
 KINDS += ("inputs and other",)
 SMALL = 4096  # what a step leaves behind, and a hundredth
+TENSORS = torch.Tensor, nn.Parameter
 CONTAINERS = list, dict, deque, OrderedDict, defaultdict
 # What gives a function its own variables as a dictionary, which is not to be touched
 SNAPSHOTS = {"locals", "vars", "dir", "eval", "exec"}
@@ -51,9 +52,10 @@ class StepMemory(StepLedger):
 
     def open(self) -> None:
         gc.collect()
-        held = [x for x in gc.get_objects() if type(x) is nn.Parameter]
-        self.parameters = [weakref.ref(x) for x in held]
-        self.ready = storages()
+        held = [x for x in gc.get_objects() if type(x) in TENSORS]
+        self.parameters = [weakref.ref(x) for x in held if type(x) is nn.Parameter]
+        strided = [x for x in held if x.layout is torch.strided]
+        self.ready = {weakref.ref(x.untyped_storage()) for x in strided}
         if "torch._dynamo" in sys.modules:  # under a mode it gives up, for ever
             self.stack.enter_context(torch.compiler.set_stance("force_eager"))
         enter_below(self)
@@ -173,7 +175,7 @@ def _containers():
 
 
 def _first(container):
-    return id(next(iter(container)))
+    return id(next(iter(container), None))
 
 
 def _newest_bytes(container, count):

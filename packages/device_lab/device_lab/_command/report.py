@@ -278,18 +278,11 @@ HEAD = """<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>
-:root { color-scheme: light dark; --bar: #0072b2 }
-@media (prefers-color-scheme: dark) { :root { --bar: #56b4e9 } }
-body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto;
-  padding: 1rem; overflow-wrap: anywhere }
-h1 { font-size: 1.3rem } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem }
-p { margin: .3rem 0 } code { font: .875rem/1.4 ui-monospace, monospace }
-table { border-collapse: collapse; width: 100% }
-td { border-top: 1px solid #8888; padding: .35rem .6rem .35rem 0; vertical-align: top }
-td:first-child { white-space: nowrap; width: 3.5rem } td p { opacity: .75 }
-.bars { display: grid; grid-template-columns: auto auto 1fr; gap: .2rem .8rem;
-  align-items: center; margin: .6rem 0 }
-.bars i { height: .8rem; background: var(--bar) }
+:root { color-scheme: light dark }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 1rem auto;
+  padding: 0 1rem; overflow-wrap: anywhere }
+h1 { font-size: 1.3rem } h2 { font-size: 1.1rem; margin-top: 2rem }
+p { margin: .5rem 0 } meter { width: 40% }
 </style>
 """
 
@@ -298,31 +291,22 @@ def page(facts):
     """All of the report; what a terminal cuts is whole here."""
     first, *rest = sections(facts)
     title, *said = map(_safe, first.said)
-    body = [f"<title>{title}</title>\n<main>\n<h1>{title}</h1>"]
+    body = [f"<title>{title}</title>", f"<h1>{title}</h1>"]
     body += [f"<p>{line}</p>" for line in said]
     for section in rest:
         body.append(f"<h2>{section.title.capitalize()}</h2>")
         body += [f"<p>{_safe(line)}</p>" for line in section.said]
-        body += ['<div class="bars">', *map(_bar, section.bars), "</div>"]
-        body += ["<table>", *map(_cells, section.rows), "</table>"]
-    return HEAD + "\n".join(body) + "\n</main>\n</html>\n"
+        for name, value, share in section.bars:
+            bar = f'<meter value="{min(share, 1):.3f}"></meter>'
+            body.append(f"<p>{bar} {_safe(name)} {_safe(value)}, {share:.0%}</p>")
+        for row in section.rows:
+            place = f"{_safe(row.mark)} <b>{_safe(row.place)}</b>"
+            code = f" <code>{_safe(row.code)}</code>" if row.code else ""
+            inside = f" in {_safe(row.inside)}" if row.inside else ""
+            notes = "".join(f"<br>{_safe(note)}" for note in row.notes)
+            body.append(f"<p>{place}{code}{inside}{notes}</p>")
+    return HEAD + "\n".join(body) + "\n</html>\n"
 
 
 def _safe(value):
     return html.escape(clean(value))
-
-
-def _bar(bar):
-    name, value, share = bar
-    return (
-        f"<span>{_safe(name)}</span><span>{_safe(value)}, {share:.0%}</span>"
-        f'<i style="width: {min(share, 1):.1%}"></i>'
-    )
-
-
-def _cells(row):
-    notes = "".join(f"<p>{_safe(note)}</p>" for note in row.notes)
-    code = f"<code>{_safe(row.code)}</code>" if row.code else ""
-    inside = f" in {_safe(row.inside)}" if row.inside else ""
-    cell = f"<b>{_safe(row.place)}</b> {code}{inside}{notes}"
-    return f"<tr><td>{_safe(row.mark)}</td><td>{cell}</td></tr>"
