@@ -375,6 +375,11 @@ def f():
 def g(x):
     x.to(device, non_blocking=pin)  # waits
 ---
+if use_cuda:
+    settings().update(pinned=True)
+    a, (b, c) = d[0]["x"] = True
+step(x.item(), 1 + 1, **settings())  # waits
+---
 if step % 100 == 0:
     x.item()  # waits
 ---

@@ -15,7 +15,7 @@ ASKS += r"|\b(is_|on_|use_|no_)?cpu\b(?!\()|\btorch\.accelerator\b"
 COMPARED = r"(?<![^\W_])devices?(?![^\W_])"  # device.type not in SLOW_DEVICES
 DEVICE = r"f?'(cpu|cuda|gpu|hpu|mps|xpu)\b|([\w.]+\.)?\w*device\b"
 # What only says which device to use
-SAYS = rf"[\w.]*device\w* = |[\w., ]+ = ({DEVICE})|print\(|[\w.]+\.(info|warn)|raise\b"
+SAYS = rf"[\w.]*device\w* = |[\w., ]+ = ({DEVICE})|print\(|[\w.]+\.(info|warn)|raise\b|pass"
 OPTION = r"True|False|dict\(.*\)|[\w.]+\.is_available\(\)"
 FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda
 LOOPS = ast.For, ast.AsyncFor, ast.While
@@ -78,7 +78,7 @@ class _Tree:
         self.options = {
             (name, None if name[0] == "." else self.function(node)): node.lineno
             for node in self.nodes
-            for name in _options(node)
+            for name in filter(None, _options(node))
         }
 
     def above(self, node) -> Iterator[ast.AST]:
@@ -175,7 +175,7 @@ def _options(node):
 
 def _targets(assign):
     bases = [x.value if isinstance(x, ast.Subscript) else x for x in assign.targets]
-    return filter(None, map(_name, bases))
+    return map(_name, bases)
 
 
 def _is_option(value):

@@ -45,7 +45,7 @@ class StepMemory(StepLedger):
     def __init__(self, device: torch.device | str, optimizers: Iterable[Optimizer]):
         device = torch.device(device)
         super().__init__(device, 512 if device.type == "cuda" else 1)
-        self.stack, self.steps, self.containers = contextlib.ExitStack(), [], {}
+        self.stack, self.steps, self.lengths = contextlib.ExitStack(), [], {}
         for optimizer in optimizers:
             self.optimizers.add(optimizer)
             self.fused &= "fused" in optimizer.defaults
@@ -64,12 +64,7 @@ class StepMemory(StepLedger):
         """What is made meanwhile is noted when it is used: while a loader works."""
         self.quiet += 1 if on else -1
 
-    def begin(self) -> None:
-        self.stepping = False
-        super().begin()
-
     def end(self) -> None:
-        self.stepping = False
         self.mark()
         if self.held() > self.before:  # cycles that the step left, or a leak
             gc.collect()
@@ -83,7 +78,7 @@ class StepMemory(StepLedger):
         )
         self.steps.append((self.start, len(self.phases) - 1, self.before, left))
         if len(self.steps) == 1:
-            self.containers = {id(x): (len(x), _first(x)) for x in _containers()}
+            self.lengths = {key: (len(x), _first(x)) for key, x in _containers()}
 
     def close(self) -> dict[str, Any] | None:
         """The facts; None if no step called anything. Called from within a call of an
@@ -153,25 +148,24 @@ class StepMemory(StepLedger):
         """A Line and the name of the reader's variable that took up, since the first
         step, half of the bytes that grow.
         """
-        kept = {id(x): x for x in _containers() if self._took(x) >= grows / 2}
-        for path, name, value in _variables() if kept else ():
-            inner = value.values() if type(value) is dict else ()
-            if any(id(x) in kept for x in (value, *inner)):
+        for key, x in _containers():
+            path, name, _ = key
+            length, first = self.lengths.get(key, (len(x), None))
+            more, times = len(x) - length, len(self.steps) - 1
+            kept = more >= times and _first(x) == first  # it was not emptied meanwhile
+            if kept and _newest_bytes(x, more) >= times * grows / 2:
                 if line := _line(path, name):
                     return line
         return None
 
-    def _took(self, x):
-        """Bytes in each step, if it was not emptied meanwhile."""
-        times = len(self.steps) - 1
-        length, first = self.containers.get(id(x), (len(x), None))
-        if len(x) - length < times or _first(x) != first:
-            return 0
-        return _newest_bytes(x, len(x) - length) / times
-
 
 def _containers():
-    return [x for x in gc.get_objects() if type(x) in CONTAINERS and x]
+    """((file, name, id), list or the like) of the reader's variables, and within."""
+    for path, name, value in _variables():
+        inner = list(value.values()) if type(value) is dict else []
+        for x in (value, *inner):
+            if type(x) in CONTAINERS and x:
+                yield (path, name, id(x)), x
 
 
 def _first(container):
@@ -203,8 +197,8 @@ def _variables() -> Iterator[tuple[str, str, Any]]:
     for path, names in spaces:
         for name, value in names:
             yield path, name, value
-            kind = sys.modules.get(type(value).__module__)
-            if isinstance(value, nn.Module) or is_reader(_file(kind) or torch.__file__):
+            defined = _file(sys.modules.get(type(value).__module__))
+            if isinstance(value, nn.Module) or (defined and is_reader(defined)):
                 for inner, attribute in list(getattr(value, "__dict__", {}).items()):
                     yield path, f"{name}.{inner}", attribute
 
