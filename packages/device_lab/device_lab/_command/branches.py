@@ -15,7 +15,8 @@ ASKS += r"|\b(is_|on_|use_|no_)?cpu\b(?!\()|\btorch\.accelerator\b"
 COMPARED = r"(?<![^\W_])devices?(?![^\W_])"  # device.type not in SLOW_DEVICES
 DEVICE = r"f?'(cpu|cuda|gpu|hpu|mps|xpu)\b|([\w.]+\.)?\w*device\b"
 # What only says which device to use
-SAYS = rf"[\w.]*device\w* = |[\w., ]+ = ({DEVICE})|print\(|[\w.]+\.(info|warn)|raise\b|pass"
+SAYS = rf"[\w.]*device\w* = |[\w., ]+ = ({DEVICE})|print\(|[\w.]+\.(info|warn)"
+SAYS += r"|raise\b|pass$"
 OPTION = r"True|False|dict\(.*\)|[\w.]+\.is_available\(\)"
 FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda
 LOOPS = ast.For, ast.AsyncFor, ast.While
