@@ -34,7 +34,7 @@ report for themselves, those that it forks are not watched."""
 
 def report(watch, ended):
     """Prints it, of the first of several processes that train together."""
-    from . import page, text
+    from .report import page, terminal
 
     try:
         if rank():
@@ -42,14 +42,14 @@ def report(watch, ended):
         facts = of(watch, ended)
         files = {
             "json": lambda: json.dumps(facts, indent=1),
-            "html": lambda: page.page(facts),
+            "html": lambda: page(facts),
         }
         for name, make in files.items():
             if watch.options[name]:
                 with open(_path(watch, name), "w", encoding="utf-8") as file:
                     file.write(make())
         if not watch.options["quiet"]:
-            say(text.terminal(facts, color=sys.stderr.isatty()))
+            say(terminal(facts, color=sys.stderr.isatty()))
     except Exception:  # the script is not to end by its report
         say(f"device-lab could not report: {traceback.format_exc(-3)}")
 
@@ -298,7 +298,7 @@ def _waits(watch):
     rows.sort(key=lambda row: (not row["each"], -row["times"] * row["steps"]))
     sure = [r for r in rows if r["each"] and not r["assumed"] and r["branch"] is None]
     return {
-        "device": counter.device,
+        "device": counter.device or "cpu",
         "steps": len(watched),
         "each": sum(row["times"] * row["steps"] for row in sure) / len(watched),
         "rows": rows,

@@ -420,8 +420,8 @@ class Watch:
         if FIRST[min(taken, len(FIRST) - 1) + 1 :][:1] == ["memory"]:
             from .memory import StepMemory
 
-            self.memory = StepMemory()
-            self.memory.open(self.device(), self.optimizers)
+            self.memory = StepMemory(self.device(), self.optimizers)
+            self.memory.open()
         else:
             self.waits = self.found.setdefault("waits", StepWaits(self.moved))
             self.waits.open()
