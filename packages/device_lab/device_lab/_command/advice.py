@@ -11,6 +11,7 @@ TORCH = r"torch|tensor|model|\bnet\b|\.(cpu|numpy|item|tolist|to|cuda)\("
 NO_TENSOR_CORES = r"GTX|\bMX\d|\b[KMP]\d+\b|TITAN X|AMD|Radeon"
 HALF = "torch.autocast to bfloat16; before Ampere to float16, with a GradScaler"
 
+LITTLE = 256 * 2**20  # bytes that are not worth a change
 FAULT, TIMED, UNKNOWN, SMALL, LAST = range(5)
 EMPTY = {
     "pace": {"step": 1.0, "timed": 1, "parts": {}, "device_parts": None, "busy": None}
@@ -53,7 +54,7 @@ def _saved(pace, seconds):
 def _share(pace, seconds):
     """Of all time: long steps of another kind are none of it."""
     long = pace["long"]
-    usual = 1 - long["share"] if long and long["why"] != "machine" else 1
+    usual = 1 - long["share"] if long and long["why"] != "same lines" else 1
     return usual * seconds / (pace["step"] or 1)
 
 
@@ -106,7 +107,7 @@ def _evaluation(facts):
     pace, found = facts["pace"], facts["pace"]["evaluation"]
     took = found["count"] * found["seconds"] if found else 0
     if took > 0.25 * pace["timed"] * pace["step"]:
-        cure = "less often, or larger batches, under torch.no_grad()"
+        cure = "less often, or larger batches"
         steps = many(round(found["seconds"] / (pace["step"] or 1)), "step")
         text = f"part of {time(found['seconds'])} each time, as long as {steps}"
         loaders = [x for x in facts["seen"]["loaders"] if x["evaluation"] and x["made"]]
@@ -157,7 +158,7 @@ def _waits(facts):
         text = f"part of the {idle:.0%} of the time that the GPU idles"
     for x in waits["rows"] if idle >= 0.03 else ():
         if not (x["assumed"] or x["branch"] or "nothing is known" in x["cure"]):
-            lines.setdefault(x["where"], []).append(x)
+            lines.setdefault((x["where"], x["cure"]), []).append(x)
     for rows in lines.values():
         row = max(rows, key=lambda x: x["times"] * x["steps"])
         times = float(sum(x["times"] for x in rows if x["each"] == row["each"]))
@@ -183,7 +184,7 @@ def _precision(facts):
 
 def _memory(facts):
     memory = facts["memory"]
-    least = max(0.2 * memory["highest"], 16 * 2**20)
+    least = max(0.2 * memory["highest"], LITTLE)
     ways = [(way, memory["highest"] - x) for way, x in memory["lower"].items()]
     ways = [way for way in ways if way[1] >= least]
     if ways:  # half of the batch, which changes the training, only if all else is less
@@ -210,16 +211,17 @@ def _names(wheres):
 
 def _of_device(facts):
     if facts["device"] == "cpu":
+        waits = "waits are counted, not timed; " * bool(facts["waits"])
         yield (
-            "No GPU: waits are counted, not timed; copies cost nothing. Of the times,"
-            " those of the loader and of your own Python carry over."
+            f"No GPU: {waits}copies cost nothing. Of the times, those of the loader and"
+            " of your own Python carry over, if a GPU gets the same lines."
         )
         if facts["memory"]:
             yield "Memory is counted on a CPU: CUDA's kernels keep other temporaries."
         if facts["branches"]:
             yield f"On a GPU, other lines may run after {_names(facts['branches'])}."
     if facts["seen"].get("moved") is False:
-        yield "No model was moved to a device: is the script for the CPU alone?"
+        yield "Nothing was moved to a device: is the script for the CPU alone?"
 
 
 def _of_waits(facts):

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from .._kit.errors import file_name
 
 # In an expression: is_cuda, num_gpus, "cuda:0". Not x.cpu(), nor what accelerate makes
-ASKS = r"(?<![^\W_])(accel|cuda|n?gpus?|hpu|mps|xpu)(?![^\W_]|\()"
+ASKS = r"(?<![^\W_])(accel|cuda|n?gpus?)(?![^\W_]|\()"
 ASKS += r"|\b(is_|on_|use_|no_)?cpu\b(?!\()|\btorch\.accelerator\b"
 COMPARED = r"(?<![^\W_])devices?(?![^\W_])"  # device.type not in SLOW_DEVICES
 DEVICE = r"f?'(cpu|cuda|gpu|hpu|mps|xpu)\b|([\w.]+\.)?\w*device\b"
 # What only says which device to use
 SAYS = rf"[\w.]*device\w* = |[\w., ]+ = ({DEVICE})|print\(|[\w.]+\.(info|warn)"
-SAYS += r"|raise\b|pass$"
+SAYS += rf"|raise\b|pass$|return ({DEVICE}|torch.device\()"
 OPTION = r"True|False|dict\(.*\)|[\w.]+\.is_available\(\)"
 FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda
 LOOPS = ast.For, ast.AsyncFor, ast.While

@@ -18,6 +18,7 @@ from torch import nn
 
 import device_lab
 
+from .._kit._ledger import FORWARD as LEDGERS_FORWARD
 from .._kit._lines import is_reader
 from .._kit.placement import COMPUTED
 from .sampling import FORWARD, line_of, longest
@@ -122,7 +123,7 @@ def of(watch, ended):
         "own_seconds": watch.spent,
         "pace": pace(watch, timed) if timed else None,
         "waits": _waits(watch),
-        "memory": watch.found.get("memory"),
+        "memory": _memory(watch),
         "left_behind": left,
         "seen": _seen(watch, found) | {"moved": _moves(watch)},
         "branches": _branches(watch),
@@ -252,10 +253,9 @@ def _long(watch, steps, at, often):
         _parts(step)
     loading = statistics.fmean(step.parts["loader"] / step.seconds for step in long)
     started = any(loader["workers"] for loader in watch.loaders.values())
-    own = sum(row["seconds"] for row in rows) > 0.5 * each
-    why = (
-        "workers start" if loading > 0.5 and started else "lines" if own else "machine"
-    )
+    own = any(row["seconds"] > 0.02 * each for row in rows)
+    why = "lines" if own else "same lines"
+    why = "workers start" if loading > 0.5 and started else why
     return {
         "count": len(long),
         "of": len(steps),
@@ -335,6 +335,16 @@ def _rows(watched):
 def _row(key, times, steps, each, every):
     mean = statistics.fmean(times.values())
     return {"key": key, "times": mean, "steps": steps, "each": each, "every": every}
+
+
+def _memory(watch):
+    memory = watch.found.get("memory")
+    if memory and watch.batch is None:  # nobody knows what half of it is
+        ways = memory["lower"].items()
+        memory["lower"] = {way: n for way, n in ways if "batch" not in way}
+    if memory and memory["phase"] == LEDGERS_FORWARD:
+        memory["phase"] = FORWARD  # a target network is updated in no pass
+    return memory
 
 
 # ---- what the script uses

@@ -15,7 +15,7 @@ STEPS = {
 }
 LONG = {
     "workers start": ": the loader's workers start",
-    "machine": ", on the same lines: the machine, not the script",
+    "same lines": ", on the same lines as the others",
 }
 
 
@@ -53,7 +53,7 @@ def sections(facts):
         _pace(facts["pace"]),
         _waits(facts["waits"]),
         _memory(facts["memory"]),
-        _left(facts["left_behind"]),
+        _left(facts["left_behind"], facts["seen"]["models"]),
         Section("SEEN", ["; ".join([*_made(facts["seen"]), *_seen(facts["seen"])])]),
         Section("NOT KNOWN", facts["not_known"], room=8),
     ]
@@ -112,7 +112,7 @@ def _pace(pace):
         said.append(f"the GPU works {pace['busy']:.0%} of the time")
     if pace["device_parts"]:
         parts = _parts(pace["device_parts"], sum(pace["device_parts"].values()), time)
-        said.append("on the GPU: " + ", ".join(f"{x[0]} {x[1]}" for x in parts))
+        said.append("by the GPU's clock: " + ", ".join(f"{x[0]} {x[1]}" for x in parts))
     if long:
         every = f", one in {long['every']:g}" if long["every"] else ""
         said.append(
@@ -120,12 +120,12 @@ def _pace(pace):
             f" {time(long['seconds'])} each, {long['share']:.0%} of the time"
             + LONG.get(long["why"], "")
         )
-        shown = long["lines"] if long["why"] != "machine" else []
+        shown = long["lines"] if long["why"] != "same lines" else []
         late = [_line(x, long["seconds"], ", long steps") for x in shown]
         rows = late + rows if long["share"] > 0.5 else rows + late
     if evaluation:
         each = f"{time(evaluation['seconds'])} and {evaluation['batches']:g} batches"
-        said.append(f"evaluations: {evaluation['count']}, {each} each")
+        said.append(f"steps with an evaluation: {evaluation['count']}, {each} each")
     return Section("PACE", said, _parts(pace["parts"], step, time), rows, most=8)
 
 
@@ -174,12 +174,13 @@ def _memory(memory):
     return Section("MEMORY", said, _parts(memory["kinds"], highest, size))
 
 
-def _left(left):
+def _left(left, models):
     rows = []
     for x in left:
         much = f"{many(x['count'], 'tensor')}, {size(x['bytes'])}"
         rows.append(Row("", x["path"], notes=(f"{much}; {x['why']}",)))
-    said = "what model.to(device) does not move:" if rows else "nothing found"
+    said = "nothing found" if models else "no model was found to look at"
+    said = "what model.to(device) does not move:" if rows else said
     return Section("LEFT BEHIND", [said], rows=rows, most=3)
 
 
