@@ -424,7 +424,7 @@ def test_conditions_of_a_file(tmp_path):
     source = """
     import torch
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda":
+    if device == "cuda":  # asks
         torch.backends.cudnn.benchmark = True
     def move(x):
         if x.is_cuda:  # asks

@@ -252,7 +252,7 @@ def _of_steps(facts):
     watched = [(k, n) for k, n in facts["watched"].items() if k != "warm" and n < cycle]
     if watched:
         few = ", ".join(f"{k} in {n}" for k, n in watched)
-        yield f"Of the {cycle} steps of a cycle, some were not watched: {few}."
+        yield f"Of the {cycle} steps of a cycle only some were watched: {few}."
 
 
 def _of_others(facts):

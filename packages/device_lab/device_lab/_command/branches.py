@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from .._kit.errors import file_name
 
 # In an expression: is_cuda, num_gpus, "cuda:0". Not x.cpu(), nor what accelerate makes
-ASKS = r"(?<![^\W_])(accel|cuda|n?gpus?)(?![^\W_]|\()"
+ASKS = r"(?<![^\W_])(accel(?![^\W_]|\()|cuda(?![^\W_]|\()|n?gpus?(?!\w|\())"
 ASKS += r"|\b(is_|on_|use_|no_)?cpu\b(?!\()|\btorch\.accelerator\b"
 COMPARED = r"(?<![^\W_])devices?(?![^\W_])"  # device.type not in SLOW_DEVICES
 DEVICE = r"f?'(cpu|cuda|gpu|hpu|mps|xpu)\b|([\w.]+\.)?\w*device\b"
@@ -19,7 +19,6 @@ SAYS = rf"[\w.]*device\w* = |[\w., ]+ = ({DEVICE})|print\(|[\w.]+\.(info|warn)"
 SAYS += rf"|raise\b|pass$|return ({DEVICE}|torch.device\()"
 OPTION = r"True|False|dict\(.*\)|[\w.]+\.is_available\(\)"
 FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda
-LOOPS = ast.For, ast.AsyncFor, ast.While
 LEAVES = ast.Return, ast.Continue, ast.Break
 
 
@@ -52,7 +51,6 @@ def branches(paths: Iterable[str]) -> list[str]:
             if isinstance(x, (ast.If, ast.IfExp))
             and tree.asks(x.test)
             and not _only_device(x)
-            and any(isinstance(each, FUNCTIONS + LOOPS) for each in tree.above(x))
         }
         found += [f"{file_name(path)}:{line}" for line in sorted(lines)]
     return found

@@ -163,7 +163,7 @@ def _step(watch):
 def _cycle(watch):
     """After how many steps what comes now and then comes again, if that is regular."""
     late = _counted(watch)[1:]  # the first one stands alone
-    rare = [row for row in _rows(late) if not row["each"] and row["every"]]
+    rare = [row for row in _rows(watch, late) if not row["each"] and row["every"]]
     periods = {row["every"] for row in rare}
     return periods.pop() if len(periods) == 1 else None
 
@@ -195,6 +195,7 @@ def pace(watch, timed):
         "lowest": min(step.seconds for step in usual),
         "highest": max(step.seconds for step in usual),
         "timed": len(usual),
+        "all": statistics.fmean(step.seconds for step in timed),
         "parts": parts,
         "device_parts": on_device if any(on_device.values()) else None,
         "busy": watch.found.get("busy"),
@@ -278,10 +279,10 @@ def _every(at):
 
 def _waits(watch):
     watched = _counted(watch)
-    if not watched:
+    if all(_evaluates(watch, step) for step in watched):
         return None
     counter, found = watch.found["waits"], {}
-    for row in _rows(watched):
+    for row in _rows(watch, watched):
         row = counter.row(row.pop("key")) | row
         names = "path line code kind cure assumed branch each steps every".split()
         same = found.setdefault(tuple(row[name] for name in names), row)
@@ -317,14 +318,17 @@ def _counted(watch):
     return watched
 
 
-def _rows(watched):
+def _rows(watch, watched):
     """How often each wait came: usually, and how often more now and then, as in PPO,
     where a rollout comes before one step in 16.
     """
     keys = dict.fromkeys(key for step in watched for key in step.waits)
     for key in keys:
         times = {i: s.waits[key] for i, s in enumerate(watched) if key in s.waits}
-        usual, each = statistics.median(times.values()), len(times) > len(watched) / 2
+        plain = [i for i, s in enumerate(watched) if not _evaluates(watch, s)]
+        came = [times[i] for i in plain if i in times]
+        each = len(came) > len(plain) / 2
+        usual = statistics.median(came) if each else 0
         more = {i: n - usual for i, n in times.items() if each and n > BURST * usual}
         often = {i: n for i, n in times.items() if i not in more}
         yield _row(key, often, len(times), each, None if each else _every([*often]))
@@ -389,8 +393,8 @@ def models(watch):
 def _left(model):
     rows = {}
     for each in device_lab.left_behind(model).found:
-        if each.why is COMPUTED and each.path[-1].isdigit():
-            continue  # in a list: what a step has made
+        if each.why is COMPUTED:
+            continue  # mostly what a step has made, and makes anew
         path = f"{type(model).__name__}.{each.group}"
         count, nbytes = rows.get((path, each.why), (0, 0))
         rows[path, each.why] = count + 1, nbytes + each.bytes

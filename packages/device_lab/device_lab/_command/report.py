@@ -49,7 +49,7 @@ def sections(facts):
     """All of the report. What a terminal cuts stands on the page, whole."""
     return [
         Section("", list(_head(facts)), room=6),
-        _changes(facts["changes"]),
+        _changes(facts["changes"], facts["waits"]),
         _pace(facts["pace"]),
         _waits(facts["waits"]),
         _memory(facts["memory"]),
@@ -70,21 +70,24 @@ def _head(facts):
     )
     said = ["a step: " + STEPS.get(step.get("by"), "no two equal steps were seen")]
     said[0] += f", {step['at']['where']}" if step.get("at") else ""
-    for name in ("optimizers", "backwards", "batches"):
-        if step.get(name, 0) > 1:
-            said.append(f"{step[name]:g} {name}")
+    names = {"optimizers": "optimizer step", "backwards": "backward pass"}
+    for key, name in (names | {"batches": "batch"}).items():
+        number = step.get(key) or 0
+        said += [f"{number:g} × {name}"] if number > 1 else []
     cycle = step.get("cycle")
-    yield "; ".join(said + [f"a cycle has {cycle}"] * bool(cycle))
+    yield "; ".join(said + [f"each {cycle}th is another kind"] * bool(cycle))
 
 
-def _changes(changes):
+def _changes(changes, waits):
     rows = []
     for i, x in enumerate(changes, 1):
         cure = f"{x['cure']} (lesson {x['lesson']})"
         notes = cure, f"saves: {x['saves']['text']}"
         rows.append(Row(f"{i}.", x["where"], x["code"], notes=notes))
-    nothing = [] if changes else ["nothing worth a change was seen"]
-    return Section("CHANGE FIRST", nothing, rows=rows)
+    nothing = "nothing worth a change was seen" + "; waits were not watched" * (
+        not waits
+    )
+    return Section("CHANGE FIRST", [] if changes else [nothing], rows=rows)
 
 
 def _parts(parts, whole, text):
@@ -107,6 +110,8 @@ def _pace(pace):
         f"{time(step)} a step, {1 / (step or 1):,.3g} steps a second (mean of"
         f" {pace['timed']}, from {time(pace['lowest'])} to {time(pace['highest'])})"
     ]
+    if pace["all"] > 1.05 * step:
+        said.append(f"with the steps that take longer, {1 / pace['all']:,.3g} a second")
     rows = [_line(x, step) for x in pace["lines"] if x["seconds"] >= 0.03 * step][:5]
     if pace["busy"] is not None:
         said.append(f"the GPU works {pace['busy']:.0%} of the time")

@@ -179,6 +179,9 @@ class StepWaits(_Watch):
     def place(self):
         at = super().place()
         self.libraries[at.inside] = at.library
+        if at.library[1] and not at.reader[1]:  # `-m` of a library
+            code = at.where.partition("  ")[2]
+            at = at._replace(reader=at.library, code=code)
         if at.reader[1]:
             at = at._replace(where="{}:{}".format(*at.reader))
             self.readers[at.where] = at.reader

@@ -65,7 +65,7 @@ class Watch:
         self.steps, self.step, self.parts = [], None, [FORWARD]
         self.sampler = self.waits = self.memory = self.profiler = None
         self.optimizers, self.numbers = weakref.WeakKeyDictionary(), itertools.count()
-        self.taken = 0
+        self.taken = self.turns = 0
         self.made, self.loaders = weakref.WeakKeyDictionary(), {}
         self.iterators = weakref.WeakKeyDictionary()
         self.autocast, self.scaled, self.skipped = set(), 0, 0
@@ -318,9 +318,10 @@ class Watch:
         if self.boundaries.anchor != anchor:
             self.leave()
             self.found.clear()
-            self.idle = False
+            self.idle, self.turns = False, 0
             self.steps, self.step, self.parts = [], None, [FORWARD]
         if said:
+            self.turns += 1
             self.turn()
 
     def turn(self):
@@ -498,7 +499,7 @@ class Watch:
         if self.idle:
             self.finish()
         elif any(step.phase == "pace" for step in self.steps):
-            steps = f"{max(self.taken, len(self.steps))} steps"
+            steps = f"{self.turns + 1} steps"  # where the first ended was not known yet
             self.finish(f"the script ended after {steps}{by}")
         elif self.notes or self.is_first():
             from .facts import nothing
