@@ -415,7 +415,7 @@ class Watch:
         self.leave()
         from .facts import models, optimizers
 
-        if taken < len(FIRST):  # as long as they exist
+        if "models" not in self.found:  # as long as they exist
             self.found["models"] = models(self)
             self.found["optimizers"] = optimizers(self)
         if FIRST[min(taken, len(FIRST) - 1) + 1 :][:1] == ["memory"]:
@@ -424,7 +424,9 @@ class Watch:
             self.memory = StepMemory(self.device(), self.optimizers)
             self.memory.open()
         else:
-            self.waits = self.found.setdefault("waits", StepWaits(self.moved))
+            if "waits" not in self.found:
+                self.found["waits"] = StepWaits(self.moved)
+            self.waits = self.found["waits"]
             self.waits.open()
 
     def end_sampling(self):
