@@ -83,6 +83,7 @@ def test_a_script_does_the_same_to_the_bit_and_its_step_is_found(loop, tmp_path)
     assert not facts["notes"]
 
 
+@pytest.mark.slow
 def test_an_error_keeps_its_traceback_and_its_status(tmp_path):
     path = script(
         tmp_path, "for i in range(20): step({2: {}}[2 - i] if i > 2 else i)\n"
@@ -216,7 +217,7 @@ dist.destroy_process_group()
         (["nowhere.py"], "no such file: nowhere.py"),
         (["no-such-command"], "no such file or command"),
         (["--steps", "3", "x.py"], "at least 12"),
-        (["--steps", "many", "x.py"], "invalid"),
+        (["--steps", "many", "x.py"], "a number of steps"),
         (["--json", "no/such/folder/x.json", "x.py"], "no file can be written"),
         (["--then", "wait", "x.py"], "invalid choice"),
         (["--tsop", "x.py"], "--tsop"),

@@ -571,7 +571,10 @@ def test_not_known_has_eight_lines():
     [
         ({"step__at": None}, "a step: from one optimizer.step() to the next CHANGE"),
         ({"step__by": "backward"}, "from one backward() to the next: no optimizer"),
-        ({"step__backwards": 4, "step__cycle": 8}, "; 4 × backward pass; each 8th is another kind"),
+        (
+            {"step__backwards": 4, "step__cycle": 8},
+            "; 4 × backward pass; each 8th is another kind",
+        ),
         ({"pace__busy": 0.834}, "the GPU works 83% of the time"),
         (
             {"pace__device_parts": {"backward": 0.02, "copy": 0.0}},

@@ -113,19 +113,17 @@ def _command(parser, options):
 
 def add_magic(shell):
     """%%device_lab, of IPython."""
-    shell.register_magic_function(_cell, "cell", "device_lab")
 
+    def report(line, cell):
+        """%%device_lab [--steps N]: runs the cell, and reports on its loop."""
+        from .watch import Watch
 
-def _cell(line, cell):
-    """%%device_lab [--steps N]: runs the cell, and reports on its loop."""
-    from IPython import get_ipython
+        options = vars(_parser().parse_args(line.split()))
+        watch = Watch(options | {"first": os.getpid(), "script": True})
+        watch.install()
+        try:
+            shell.run_cell(cell)
+        finally:
+            watch.at_exit()
 
-    from .watch import Watch
-
-    options = vars(_parser().parse_args(line.split()))
-    watch = Watch(options | {"first": os.getpid(), "script": True})
-    watch.install()
-    try:
-        get_ipython().run_cell(cell)
-    finally:
-        watch.at_exit()
+    shell.register_magic_function(report, "cell", "device_lab")

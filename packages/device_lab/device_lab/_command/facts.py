@@ -22,7 +22,7 @@ from .._kit._ledger import FORWARD as LEDGERS_FORWARD
 from .._kit._lines import is_reader
 from .._kit.placement import COMPUTED
 from .sampling import FORWARD, line_of, longest
-from .watch import world
+from .steps import world
 
 LONG = 3  # a step that takes so many medians is told apart,
 BURST = 3  # and one that waits so many times as often as usual

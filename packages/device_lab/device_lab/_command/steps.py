@@ -3,6 +3,8 @@
 import threading
 from collections import Counter
 
+import torch.distributed
+
 BACKWARDS, BATCHES = 8, 4  # so many without an optimizer, and it is done without
 ELSEWHERE = 200  # so many optimizer steps at other lines, and another loop has begun
 OPTIMIZERS = 30  # so many in turn, and they are made anew for each step
@@ -68,3 +70,11 @@ class Boundaries:
     def choose(self, anchor):
         self.anchor, self.order, self.elsewhere = anchor, [], 0
         self.thread = threading.get_ident() if anchor else None
+
+
+def world():
+    """How many processes train together."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_world_size()
+    return 1

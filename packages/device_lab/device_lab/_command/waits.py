@@ -190,6 +190,9 @@ class StepWaits(_Watch):
     def may_compile(self):
         return "torch._dynamo" in sys.modules  # it takes a second to import
 
+    def is_there(self, x):
+        return super().is_there(x) or _is_parameter(x)
+
     def note(self, operation, kind):
         """What was made before it was watched may lie on the host or on the device."""
         call = self.operator

@@ -30,7 +30,7 @@ from .._kit.trace import busy
 from .._kit.waits import TO_CPU
 from .faults import explain_errors
 from .sampling import FORWARD, Frames, Sampler
-from .steps import Boundaries
+from .steps import Boundaries, world
 from .waits import StepWaits, note_scalers
 
 ENV = "DEVICE_LAB_WATCH"
@@ -524,13 +524,6 @@ def _enough(steps, count, seconds):
     if len(steps) >= count and (spent > seconds or len(steps) >= MOST):
         return True
     return spent > 30 and len(steps) >= 2
-
-
-def world():
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_world_size()
-    return 1
 
 
 def _shapes(batch):
