@@ -210,6 +210,24 @@ dist.destroy_process_group()
     assert facts["seen"]["world"] == 2 and facts["step"]["backwards"] == 1
 
 
+@pytest.mark.slow
+def test_a_report_on_the_loop_of_a_cell_and_nothing_left_behind(tmp_path):
+    pytest.importorskip("IPython")
+    text = """
+from IPython.core.interactiveshell import InteractiveShell
+shell, before = InteractiveShell.instance(), torch.Tensor.backward
+shell.push({"step": step, "w": w})
+shell.run_cell("%load_ext device_lab")
+for steps in (40, 60):
+    loop = f"for i in range({steps}): step(), w.sum().item()"
+    shell.run_cell("%%device_lab --steps 20\\n" + loop)
+assert torch.Tensor.backward is before
+"""
+    ran = python(tmp_path, script(tmp_path, text))
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.count("PACE") == 2 and "×1  cell:1" in ran.stderr
+
+
 @pytest.mark.parametrize(
     "arguments, said",
     [

@@ -571,6 +571,7 @@ def logs(x, loss, seen):
     seen.extend(x.argmax(1).tolist())
 
 
+@pytest.mark.slow
 def test_lines_that_read_unknown_values_are_named():
     """Where that may lead to another branch or size, in the text as well."""
     for each in (branches, compares, compares_sums, compares_values, sizes, lists):

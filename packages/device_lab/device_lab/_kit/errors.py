@@ -20,7 +20,8 @@ class LabError(Exception):
 
 def file_name(path: str) -> str:
     """The name of a file as a verdict shows it: "cell" for a notebook's."""
-    return "cell" if "ipykernel" in path else os.path.basename(path)
+    cell = "ipykernel" in path or path.startswith("<ipython")
+    return "cell" if cell else os.path.basename(path)
 
 
 def trained_once(function: str) -> LabError:
