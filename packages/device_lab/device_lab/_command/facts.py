@@ -3,8 +3,10 @@
 import collections
 import gc
 import json
+import linecache
 import os
 import platform
+import re
 import shlex
 import statistics
 import sys
@@ -16,6 +18,7 @@ from torch import nn
 import device_lab
 
 from .._kit._lines import is_reader
+from .._kit.placement import COMPUTED
 from .sampling import FORWARD, line_of, longest
 from .watch import world
 
@@ -24,7 +27,7 @@ BURST = 3  # and one that waits so many times as often as usual
 ROOTS = 4  # models that are described
 PARTS = "loader", "backward", "optimizer"  # the rest is forward and Python
 HELP = """A step is found by an optimizer of torch.optim that comes again, by 8 backward
-passes or 16 batches; a report needs about 12 steps. Other processes are not seen."""
+passes or 4 batches; a report needs about 12 steps. Other processes are not seen."""
 
 
 def report(watch, ended):
@@ -51,6 +54,7 @@ def report(watch, ended):
 
 def say(text):
     sys.stdout.flush()
+    text = "\n" + text  # a progress bar may stand in the line
     encoding = sys.stderr.encoding or "utf-8"
     print(
         text.encode(encoding, "replace").decode(encoding), file=sys.stderr, flush=True
@@ -107,7 +111,7 @@ def of(watch, ended):
         "waits": _waits(watch),
         "memory": watch.found.get("memory"),
         "left_behind": left,
-        "seen": _seen(watch, models),
+        "seen": _seen(watch, models) | {"moved": _moves(watch)},
         "branches": _branches(watch),
         "notes": watch.notes + _others(watch),
     }
@@ -126,9 +130,11 @@ def _step(watch):
     kind, calls, _ = watch.boundaries.anchor or ("optimizer", (), None)
     mine = [line for line in calls if is_reader(line[0])]
 
-    def usual(name):  # a scaler skips some
+    def usual(name):  # a scaler skips some; where they differ, no number is true
         counts = [step.counts[name] for step in watch.steps[2:]]
-        return statistics.median([n for n in counts if n] or [0])
+        counts = [n for n in counts if n] or [0]
+        most = statistics.mode(counts)
+        return most if counts.count(most) > 0.8 * len(counts) else None
 
     return {
         "by": kind,
@@ -270,6 +276,10 @@ def _waits(watch):
                 same["operation"] += ", " + row["operation"]
             same["inside"] = same["inside"] if same["inside"] == row["inside"] else ""
     rows = list(found.values())
+    loaders = [each for each in watch.loaders.values() if not each["evaluation"]]
+    if loaders and all(each["pinned"] for each in loaders):
+        for row in rows:
+            row["cure"] = row["cure"].replace("pin it, non_b", "it is pinned: non_b")
     rows.sort(key=lambda row: (not row["each"], -row["times"] * row["steps"]))
     sure = [r for r in rows if r["each"] and not r["assumed"] and r["branch"] is None]
     return {
@@ -324,7 +334,8 @@ def models(watch):
         dtypes = collections.Counter()
         for p in model.parameters():
             dtypes[str(p.dtype).removeprefix("torch.")] += p.numel()
-        own = (p.numel() for p in model.parameters() if id(p) in stepped)
+        steps = [p for p in model.parameters() if id(p) in stepped or not stepped]
+        own = (p.numel() for p in steps if p.requires_grad)
         found.append(
             {
                 "class": type(model).__name__,
@@ -341,6 +352,8 @@ def models(watch):
 def _left(model):
     rows = {}
     for each in device_lab.left_behind(model).found:
+        if each.why is COMPUTED and each.path[-1].isdigit():
+            continue  # in a list: what a step has made
         path = f"{type(model).__name__}.{each.group}"
         count, nbytes = rows.get((path, each.why), (0, 0))
         rows[path, each.why] = count + 1, nbytes + each.bytes
@@ -406,6 +419,17 @@ def _compiled():
 def _branches(watch):
     from .branches import branches
 
+    return branches(_files(watch))
+
+
+def _files(watch):
+    """The reader's."""
     paths = {path for step in watch.steps for path, *_ in step.sampled if path}
     paths.add(os.path.abspath(sys.argv[0]))
-    return branches(sorted(p for p in paths if p.endswith(".py") and os.path.exists(p)))
+    return sorted(p for p in paths if p.endswith(".py") and os.path.exists(p))
+
+
+def _moves(watch):
+    """Whether the script names a device at all."""
+    text = "".join(line for path in _files(watch) for line in linecache.getlines(path))
+    return watch.any_moved or re.search(r"device|\.cuda\(|accelerat", text) is not None

@@ -16,7 +16,9 @@ from .._kit.errors import file_name
 AUTOGRAD = os.path.join(_lines.TORCH, "autograd", "__init__.py")
 OPTIMIZER = os.path.join(_lines.TORCH, "optim", "optimizer.py")
 FORWARD = "forward and Python"  # what is no other part of a step
-COPIES = re.compile(r"\.(to|cuda)\(|\bto_device\(|\bmove_data_to_device\(")
+CALLS = re.compile(r"(\w+)\(")
+COPIES = {"to", "cuda", "to_device", "move_data_to_device"}
+BESIDE = {"dict", "items", "list", "tuple", "values", "zip"}
 
 
 class Frames:
@@ -96,9 +98,10 @@ class Sampler(threading.Thread):
         super().__init__(daemon=True, name="device-lab")
         self.watch, self.looked_at = watch, threading.get_ident()
         self.on = True
-        # Python's own code keeps the interpreter for 5 ms: ask for it more often
+        # Python keeps the interpreter for 5 ms, operators of PyTorch let it go: these
+        # would be seen too often
         self.interval = sys.getswitchinterval()
-        sys.setswitchinterval(min(self.interval, 0.0005))
+        sys.setswitchinterval(min(self.interval, 0.00005))
         self.start()
 
     def stop(self):
@@ -107,14 +110,17 @@ class Sampler(threading.Thread):
         sys.setswitchinterval(self.interval)
 
     def run(self):
-        look, last = self.watch.frames.look, time.perf_counter()
+        look, last, before = self.watch.frames.look, time.perf_counter(), (None, None)
         while self.on:
             time.sleep(0.001)
             step, now = self.watch.step, time.perf_counter()
             frame = sys._current_frames().get(self.looked_at)
             if step is not None and frame is not None:
                 place = look(frame)
-                step.sampled[place] += max(0.0, now - max(last, step.start))
+                half = max(0.0, now - max(last, step.start)) / 2
+                step.sampled[place] += half
+                step.sampled[before[1] if before[0] is step else place] += half
+                before = step, place
             del frame  # it would keep the script's variables
             last = now
 
@@ -136,7 +142,8 @@ def longest(steps, parts=None):
         seconds = places.total() / spent[part if whole else ""] * parts[whole]
         row = line_of(path, line) | {"seconds": seconds}
         row["inside"] = places.most_common(1)[0][0]
-        copies = not part and COPIES.search(row["code"])
+        calls = set(CALLS.findall(row["code"]))
+        copies = not part and calls & COPIES and calls <= COPIES | BESIDE
         row["part"] = "copy" if copies else part
         other = rows.setdefault((path, line), row)  # in another part
         if other is not row:

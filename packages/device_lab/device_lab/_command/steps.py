@@ -3,7 +3,7 @@
 import threading
 from collections import Counter
 
-BACKWARDS, BATCHES = 8, 16  # so many without an optimizer, and it is done without
+BACKWARDS, BATCHES = 8, 4  # so many without an optimizer, and it is done without
 ELSEWHERE = 200  # so many optimizer steps at other lines, and another loop has begun
 OPTIMIZERS = 30  # so many in turn, and they are made anew for each step
 

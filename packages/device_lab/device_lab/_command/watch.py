@@ -34,7 +34,7 @@ from .waits import StepWaits, note_scalers
 
 ENV = "DEVICE_LAB_WATCH"
 # The first steps go through all that is watched, for scripts that end soon
-FIRST = "warm warm pace pace pace settle waits settle memory memory memory warm".split()
+FIRST = "warm pace pace settle waits settle memory memory memory warm".split()
 SECONDS = 1.0  # of short steps so much is timed, and half of it watched for waits,
 COUNTED = 24  # or so many steps
 MOST = 1000  # steps, however short
@@ -68,10 +68,10 @@ class Watch:
         self.made, self.loaders = weakref.WeakKeyDictionary(), {}
         self.iterators = weakref.WeakKeyDictionary()
         self.autocast, self.scaled, self.skipped = set(), 0, 0
-        self.scaling = False
+        self.scaling = self.idle = False
         self.batch = None
         self.found, self.notes, self.undo, self.before_loop = {}, [], [], []
-        self.moved = WeakTensorKeyDictionary()
+        self.moved, self.any_moved = WeakTensorKeyDictionary(), False
         self.spent, self.stops = 0.0, 0
 
     # ---- what it hears of
@@ -129,6 +129,7 @@ class Watch:
         out = old(x, *args, **kwargs)
         to = [*args[:1], kwargs.get("device")]
         if any(isinstance(each, (str, torch.device)) for each in to):
+            self.any_moved = True
             self.guarded(self.note_moved, out)
         return out
 
@@ -316,12 +317,15 @@ class Watch:
         if self.boundaries.anchor != anchor:
             self.leave()
             self.found.clear()
+            self.idle = False
             self.steps, self.step, self.parts = [], None, [FORWARD]
         if said:
             self.turn()
 
     def turn(self):
         """One step has ended, another begins."""
+        if self.idle:
+            return
         step, self.step = self.step, None
         if step is not None:
             step.seconds = time.perf_counter() - step.start
@@ -332,7 +336,12 @@ class Watch:
             self.steps.append(step)
         phase = self.following()
         if phase is None:
-            self.finish()
+            # what only takes batches may be a preparation: the training is waited for
+            self.idle = self.boundaries.anchor[0] == "batch"
+            if self.idle and self.options["then"] == "go":
+                self.leave()
+            else:
+                self.finish()
             return
         self.enter(phase)
         self.step = Step(phase)
@@ -485,7 +494,9 @@ class Watch:
             self.guarded(self.leave)
         error = getattr(sys, "last_type", None)
         by = f", by {error.__name__}" if error else ""
-        if any(step.phase == "pace" for step in self.steps):
+        if self.idle:
+            self.finish()
+        elif any(step.phase == "pace" for step in self.steps):
             steps = f"{max(self.taken, len(self.steps))} steps"
             self.finish(f"the script ended after {steps}{by}")
         elif self.notes or self.is_first():

@@ -16,16 +16,22 @@ PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 class AfterTorch:
     """A finder for torch alone: finds it as ever, and installs the watch after it."""
 
+    looking = False
+
     def find_spec(self, name, path=None, target=None):
-        if name != "torch":
+        if name != "torch" or self.looking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("torch")
+        self.looking = True
+        try:  # it may only be asked whether there is a torch
+            spec = importlib.util.find_spec("torch")
+        finally:
+            self.looking = False
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
             def exec_module(module):
                 del spec.loader.exec_module
+                sys.meta_path.remove(self)
                 execute(module)
                 watch()
 
