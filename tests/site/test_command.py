@@ -1,5 +1,5 @@
-"""The page on `device-lab train.py`: its scripts give the reports that it shows, without
-regard to figures.
+"""The page on device-lab train.py: its scripts give the reports that it shows, but for
+figures.
 """
 
 import ast
