@@ -4,7 +4,8 @@ import pytest
 
 from tests.conftest import ROOT
 
-MOST = {"packages/device_lab/device_lab": 152_500, "utils": 60_000}
+KIT = "packages/device_lab/device_lab"
+MOST = {f"{KIT}/_kit": 153_000, f"{KIT}/_command": 103_000, "utils": 60_000}
 
 
 @pytest.mark.parametrize("folder", MOST)

@@ -130,6 +130,7 @@ USUAL = {
         "lowest": 0.0371,
         "highest": 0.0434,
         "timed": 9,
+        "all": 0.0,
         "parts": {
             "loader": 0.0160,
             "copy": 0.00001,

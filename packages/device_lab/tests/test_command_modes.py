@@ -1,4 +1,4 @@
-"""_command/modes: below the script's modes, and out again from wherever it is."""
+"""_command/waits: below the script's modes, and out again from wherever it is."""
 
 import threading
 
@@ -11,7 +11,7 @@ from torch.utils import _python_dispatch as dispatch
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from device_lab._command.modes import enter_below, take_out
+from device_lab._command.waits import enter_below, take_out
 
 
 class Function(TorchFunctionMode):
@@ -48,7 +48,7 @@ def nothing_stays():
 
 
 def test_the_private_functions_are_there():
-    """Each is used in modes.py; a PyTorch without one of them has to be looked at."""
+    """Each is used in waits.py; a PyTorch without one of them has to be looked at."""
     for module, stack in (
         (overrides, "_get_current_function_mode_stack"),
         (dispatch, "_get_current_dispatch_mode_stack"),

@@ -303,6 +303,11 @@ class Trainer:
     def move(self, x):
         return x.to(self.device, non_blocking=self.fast)  # waits
 ---
+fused = has_fused and device_type == "cuda"
+def f(x):
+    if fused:  # asks
+        x.item()  # waits
+---
 x.to(device, non_blocking=use_cuda)  # asks waits
 ---
 x = x.item() if x.is_cuda else 0  # asks waits
@@ -337,6 +342,9 @@ DOES_NOT = """
 device = "cuda" if torch.cuda.is_available() else "cpu"
 x.to(device)  # waits
 ---
+device = torch.device("cuda" if torch.cuda.is_available() and use_cuda else "cpu")
+x.to(device)  # waits
+---
 if torch.cuda.is_available():
     device = torch.device("cuda")
     print("on a GPU")
@@ -367,7 +375,15 @@ def f():
 def g(x):
     x.to(device, non_blocking=pin)  # waits
 ---
+if use_cuda:
+    settings().update(pinned=True)
+    a, (b, c) = d[0]["x"] = True
+step(x.item(), 1 + 1, **settings())  # waits
+---
 if step % 100 == 0:
+    x.item()  # waits
+---
+if x.cpu().sum() > 3 or y.cuda().any():
     x.item()  # waits
 ---
 if accelerator.is_main_process and accelerator.sync_gradients:
@@ -408,7 +424,7 @@ def test_conditions_of_a_file(tmp_path):
     source = """
     import torch
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda":
+    if device == "cuda":  # asks
         torch.backends.cudnn.benchmark = True
     def move(x):
         if x.is_cuda:  # asks
@@ -420,7 +436,7 @@ def test_conditions_of_a_file(tmp_path):
         with torch.autocast(device.type if device.type != "mps" else "cpu"):
             pass
     for x in batches:
-        while "cuda" in str(device):  # asks
+        if "cuda" in str(device):  # asks
             move(x)
         if x is None:
             pass

@@ -28,8 +28,8 @@ def steps(events):
         ("o1 o1 o1 o2 o1 o1 o1 o2", [1, 2, 4, 5, 6]),  # a critic more often
         ("b1 " * 10, [7, 8, 9]),  # no optimizer
         ("l1 b1 " * 10, [15, 17, 19]),
-        ("l1 " * 18, [15, 16, 17]),  # nothing is trained
-        ("l1 " * 16 + "l2 b1 o1 l2 b1 o1 l2 b1 o1", [15, 21, 24]),
+        ("l1 " * 6, [3, 4, 5]),  # nothing is trained
+        ("l1 " * 4 + "l2 b1 o1 l2 b1 o1 l2 b1 o1", [3, 9, 12]),
     ],
 )
 def test_a_step_ends_where_the_last_optimizer_does(events, ends):

@@ -2,15 +2,16 @@
 
 import re
 
-from .text import lies, many, often, size, time
+from .report import lies, many, often, size, time
 
 # Lines that surely do no work of PyTorch: what it does in C has no frame of its own.
 LIBRARIES = r"(numpy|PIL|cv2|pandas|scipy|skimage|sklearn|gym|gymnasium)/"
 CALLS = r"\b(np|numpy|pd|json|csv|pickle|random|Image|cv2)\.\w|\btime\.sleep\("
 TORCH = r"torch|tensor|model|\bnet\b|\.(cpu|numpy|item|tolist|to|cuda)\("
 NO_TENSOR_CORES = r"GTX|\bMX\d|\b[KMP]\d+\b|TITAN X|AMD|Radeon"
-FLOAT16 = r"\b(T4|V100|RTX 20\d\d|TITAN (V|RTX))\b"  # tensor cores without bfloat16
+HALF = "torch.autocast to bfloat16; before Ampere to float16, with a GradScaler"
 
+LITTLE = 256 * 2**20  # bytes that are not worth a change
 FAULT, TIMED, UNKNOWN, SMALL, LAST = range(5)
 EMPTY = {
     "pace": {"step": 1.0, "timed": 1, "parts": {}, "device_parts": None, "busy": None}
@@ -28,11 +29,7 @@ def changes(facts):
     ways = [way for kind in KINDS for way in kind(facts)]
     found = {}
     for *_, change in sorted(ways, key=lambda way: (way[0], -way[1])):
-        key, saves = (change["where"], change["cure"]), change["saves"]
-        first = found.setdefault(key, change)["saves"]
-        if first is not saves:
-            first["bytes"] = first["bytes"] or saves["bytes"]
-            first["text"] += "; " + saves["text"]
+        found.setdefault((change["where"], change["cure"]), change)
     return list(found.values())[:3]
 
 
@@ -57,19 +54,22 @@ def _saved(pace, seconds):
 def _share(pace, seconds):
     """Of all time: long steps of another kind are none of it."""
     long = pace["long"]
-    usual = 1 - long["share"] if long and long["why"] != "machine" else 1
+    usual = 1 - long["share"] if long and long["why"] != "same lines" else 1
     return usual * seconds / (pace["step"] or 1)
 
 
 def _faults(facts):
-    grows, line = facts["memory"]["grows"], "no line is known"
+    grows, keeper = facts["memory"]["grows"], facts["memory"].get("keeper")
     if grows and grows >= 0.001 * facts["memory"]["highest"]:
-        cure = "look for a list or a sum that keeps tensors: .detach(), or a number"
-        if facts["memory"]["keeper"]:
-            line = facts["memory"]["keeper"]
-            cure = f"{line['name']} keeps what each step made: .detach(), or a number"
+        cure = "look for a list or a sum that keeps tensors"
+        cure = f"{keeper['name']} keeps what each step made" if keeper else cure
         text = f"{size(grows)} in each step, {size(1000 * grows)} in 1,000 steps"
-        yield FAULT, 1, _change(line, cure, text, "07", None, grows)
+        line = keeper or "no line is known"
+        yield (
+            FAULT,
+            1,
+            _change(line, f"{cure}: .detach(), or a number", text, "07", None, grows),
+        )
     left = [x for x in facts["left_behind"] if "computed" not in x["why"]]  # made anew?
     if left:
         text = "an error, or a copy in each step, on another device"
@@ -78,52 +78,41 @@ def _faults(facts):
 
 
 def _loader(facts):
-    pace = facts["pace"]
+    pace, long = facts["pace"], facts["pace"]["long"]
     loaders = [x for x in facts["seen"]["loaders"] if not x["evaluation"]]
     load = _saved(pace, pace["parts"].get("loader", 0))
-    if not loaders or _share(pace, load) < 0.05:
-        return
-    main = max(loaders, key=lambda x: x["batches"])
-    text = f"up to {time(load)} of {time(pace['step'])} a step"
-    if not main["workers"] and main["dataset"] == "TensorDataset":
-        cut = f".split({main['batch_size'] or 'batch_size'})"
-        cure = f"without a loader: for i in torch.randperm(n){cut}: x[i], y[i]"
-    else:
+    if loaders and _share(pace, load) >= 0.05:
+        main = max(loaders, key=lambda x: x["batches"])
+        text = f"up to {time(load)} of {time(pace['step'])} a step"
         text += ", where cores are free" if facts["device"] == "cpu" else ""
         cure = "num_workers=2 or more: they load while the step works"
         if main["workers"]:
             cure = f"more workers (now {main['workers']}), or less work for an item"
-    line = main["made"] or "the DataLoader"
-    yield _timed(_share(pace, load), line, cure, text, "06", load)
-
-
-def _workers(facts):
-    pace, long = facts["pace"], facts["pace"]["long"]
-    rows = [x for x in facts["seen"]["loaders"] if x["workers"] and not x["persistent"]]
-    if rows and long and long["why"] == "workers start" and long["share"] >= 0.05:
+        elif main["dataset"] == "TensorDataset":
+            cut = f".split({main['batch_size'] or 'batch_size'})"
+            cure = f"without a loader: for i in torch.randperm(n){cut}: x[i], y[i]"
+        line = main["made"] or "the DataLoader"
+        yield _timed(_share(pace, load), line, cure, text, "06", load)
+    start = [x for x in loaders if x["workers"] and not x["persistent"]]
+    if start and long and long["why"] == "workers start" and long["share"] >= 0.05:
         more = long["seconds"] - pace["step"]
         text = f"most of {time(more)} in each epoch but the first"
         cure = "persistent_workers=True keeps them from epoch to epoch"
         saved = more / long["every"] if long["every"] else None
-        line = rows[0]["made"] or "the DataLoader"
+        line = start[0]["made"] or "the DataLoader"
         yield _timed(long["share"], line, cure, text, "06", saved)
 
 
 def _evaluation(facts):
     pace, found = facts["pace"], facts["pace"]["evaluation"]
     took = found["count"] * found["seconds"] if found else 0
-    if took and took > 0.25 * pace["timed"] * pace["step"]:
-        loaders = facts["seen"]["loaders"]
-        rows = [x for x in loaders if x["evaluation"]]
-        most = max((x["batch_size"] or 0 for x in loaders), default=0)
-        cure, line = "less often, or larger batches", "the evaluation"
-        if rows:
-            line = rows[0]["made"] or line
-            if 0 < (rows[0]["batch_size"] or 0) < most:
-                cure = f"batch_size={most} or more"
+    if took > 0.25 * pace["timed"] * pace["step"]:
+        cure = "less often, or larger batches"
         steps = many(round(found["seconds"] / (pace["step"] or 1)), "step")
         text = f"part of {time(found['seconds'])} each time, as long as {steps}"
-        yield UNKNOWN, 1, _change(line, cure + ", under torch.no_grad()", text, "15")
+        loaders = [x for x in facts["seen"]["loaders"] if x["evaluation"] and x["made"]]
+        line = loaders[0]["made"] if loaders else "the evaluation"
+        yield UNKNOWN, 1, _change(line, cure, text, "15")
 
 
 def _could_be_fused(facts):
@@ -135,14 +124,13 @@ def _could_be_fused(facts):
 
 
 def _fused(facts):
-    pace, parts = facts["pace"], facts["pace"]["parts"]
-    took = _saved(pace, parts.get("optimizer", 0))
+    pace = facts["pace"]
+    took = _saved(pace, pace["parts"].get("optimizer", 0))
     if (pace["busy"] or 0) > 0.9 and pace["device_parts"]:
         took = pace["device_parts"].get("optimizer", 0)
-    if _share(pace, took) >= 0.15:
+    for line, cure in _could_be_fused(facts)[:1] if _share(pace, took) >= 0.15 else ():
         text = f"part of {time(took)} of {time(pace['step'])} a step"
-        for line, cure in _could_be_fused(facts)[:1]:
-            yield _timed(_share(pace, took) / 2, line, cure, text, "10")
+        yield _timed(_share(pace, took) / 2, line, cure, text, "10")
 
 
 def _own(facts):
@@ -165,45 +153,38 @@ def _own(facts):
 def _waits(facts):
     waits, busy, lines = facts["waits"], facts["pace"]["busy"], {}
     idle = 0.5 if busy is None else 1 - busy
-    for x in waits["rows"]:
+    text = "not known" + " without a GPU" * (facts["device"] == "cpu")
+    if busy is not None:
+        text = f"part of the {idle:.0%} of the time that the GPU idles"
+    for x in waits["rows"] if idle >= 0.03 else ():
         if not (x["assumed"] or x["branch"] or "nothing is known" in x["cure"]):
-            lines.setdefault(x["where"], []).append(x)
-    for rows in lines.values() if idle >= 0.03 else ():
+            lines.setdefault((x["where"], x["cure"]), []).append(x)
+    for rows in lines.values():
         row = max(rows, key=lambda x: x["times"] * x["steps"])
+        times = float(sum(x["times"] for x in rows if x["each"] == row["each"]))
         seldom = row["every"] or waits["steps"] / (row["steps"] or 1)
         a_step = row["times"] / seldom
-        if not row["each"] and a_step < 1:
-            continue
-        alike = [x["times"] for x in rows if x["each"] == row["each"]]
-        text = "not known" + " without a GPU" * (facts["device"] == "cpu")
-        if busy is not None:
-            text = f"part of the {idle:.0%} of the time that the GPU idles"
-        text += f"; {many(float(sum(alike)), 'wait')}"
-        text += often(row, waits) or " in each step"
-        share = idle + a_step / (a_step + 1000) / 10  # how many: only among waits
-        yield UNKNOWN, share, _change(row, row["cure"], text, "04")
+        if row["each"] or a_step >= 1:
+            how = often(row, waits) or " in each step"
+            saves = f"{text}; {many(times, 'wait')}{how}"
+            share = idle + a_step / (a_step + 1000) / 10  # how many: only among waits
+            yield UNKNOWN, share, _change(row, row["cure"], saves, "04")
 
 
 def _precision(facts):
     seen, name, busy = facts["seen"], facts["device_name"], facts["pace"]["busy"]
+    full = sum(x["dtypes"].get("float32", 0) for x in seen["models"])
+    much = full >= 1_000_000 if busy is None else full and busy >= 0.5
     if facts["device"] == "cpu" or not name or re.search(NO_TENSOR_CORES, name):
         return
-    full = sum(x["dtypes"].get("float32", 0) for x in seen["models"])
-    much = full >= 1_000_000 if busy is None else busy >= 0.5
-    if full and much and not seen["autocast"]:
-        old = re.search(FLOAT16, name.replace("-", " "))
-        cure = "torch.autocast to " + (
-            "float16, with a GradScaler" if old else "bfloat16"
-        )
-        if seen["matmul_precision"] == "highest" and not old:
-            cure += "; or torch.set_float32_matmul_precision('high')"
+    if much and not seen["autocast"]:
         text = "not known; part of the time of float32 matmuls"
-        yield UNKNOWN, busy or 0.5, _change("the forward pass", cure, text, "08")
+        yield UNKNOWN, busy or 0.5, _change("the forward pass", HALF, text, "08")
 
 
 def _memory(facts):
     memory = facts["memory"]
-    least = max(0.2 * memory["highest"], 16 * 2**20)
+    least = max(0.2 * memory["highest"], LITTLE)
     ways = [(way, memory["highest"] - x) for way, x in memory["lower"].items()]
     ways = [way for way in ways if way[1] >= least]
     if ways:  # half of the batch, which changes the training, only if all else is less
@@ -214,16 +195,7 @@ def _memory(facts):
         yield LAST, saved, _change(*line[0], text, "07", None, saved)
 
 
-def _breaks(facts):
-    breaks = (facts["seen"]["compiled"] or {"graph_breaks": 0})["graph_breaks"]
-    if breaks:
-        text = f"not known; {many(breaks, 'graph break')}"
-        cure = "TORCH_LOGS=graph_breaks names the lines"
-        yield LAST, 0, _change("torch.compile", cure, text, "10")
-
-
-KINDS = _faults, _loader, _workers, _evaluation, _fused, _own, _waits, _precision
-KINDS += _memory, _breaks
+KINDS = _faults, _loader, _evaluation, _fused, _own, _waits, _precision, _memory
 
 
 def not_known(facts):
@@ -239,29 +211,29 @@ def _names(wheres):
 
 def _of_device(facts):
     if facts["device"] == "cpu":
+        waits = "waits are counted, not timed; " * bool(facts["waits"])
         yield (
-            "No GPU: waits are counted, not timed; copies cost nothing. Of the times,"
-            " those of the loader and of your own Python carry over."
+            f"No GPU: {waits}copies cost nothing. Of the times, those of the loader and"
+            " of your own Python carry over, if a GPU gets the same lines."
         )
         if facts["memory"]:
             yield "Memory is counted on a CPU: CUDA's kernels keep other temporaries."
         if facts["branches"]:
             yield f"On a GPU, other lines may run after {_names(facts['branches'])}."
     if facts["seen"].get("moved") is False:
-        yield "No model was moved to a device: is the script for the CPU alone?"
+        yield "Nothing was moved to a device: is the script for the CPU alone?"
 
 
 def _of_waits(facts):
-    waits = facts["waits"]
-    if not waits:
-        yield "Waits were not watched."
-        return
+    waits = facts["waits"] or {"rows": [], "steps": 0}
     for place in ("host", "GPU"):
         rows = [x for x in waits["rows"] if x["assumed"] and lies(x) == place]
         if rows:
             names = _names(x["where"] for x in rows)
             yield f"{names}: waits if the tensor, made before, lies on the {place}."
-    if waits["steps"] < 20:
+    if not waits["steps"]:
+        yield "Waits were not watched."
+    elif waits["steps"] < 20:
         steps = many(waits["steps"], "step")
         yield f"Waits were counted in {steps}: what comes less often may be missing."
 
@@ -280,7 +252,7 @@ def _of_steps(facts):
     watched = [(k, n) for k, n in facts["watched"].items() if k != "warm" and n < cycle]
     if watched:
         few = ", ".join(f"{k} in {n}" for k, n in watched)
-        yield f"Of the {cycle} steps of a cycle, some were not watched: {few}."
+        yield f"Of the {cycle} steps of a cycle only some were watched: {few}."
 
 
 def _of_others(facts):

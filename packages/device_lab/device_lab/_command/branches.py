@@ -2,19 +2,23 @@
 
 import ast
 import functools
+import itertools
 import linecache
 import re
 from collections.abc import Iterable, Iterator
 
 from .._kit.errors import file_name
 
-KINDS = r"(^|[_.])(accel|cuda|n?gpus?|hpu|mps|xpu)(_|$)|^(is_|on_|use_|no_)?cpu$"
-KINDS += r"|^torch\.accelerator$"  # not what accelerate makes
-DEVICE = r"(^|[_.])devices?(_|$)"
-NAMED = r"(cpu|cuda|gpu|hpu|mps|xpu)(:\d*)?$"  # as a string
+# In an expression: is_cuda, num_gpus, "cuda:0". Not x.cpu(), nor what accelerate makes
+ASKS = r"(?<![^\W_])(accel(?![^\W_]|\()|cuda(?![^\W_]|\()|n?gpus?(?!\w|\())"
+ASKS += r"|\b(is_|on_|use_|no_)?cpu\b(?!\()|\btorch\.accelerator\b"
+COMPARED = r"(?<![^\W_])devices?(?![^\W_])"  # device.type not in SLOW_DEVICES
+DEVICE = r"f?'(cpu|cuda|gpu|hpu|mps|xpu)\b|([\w.]+\.)?\w*device\b"
+# What only says which device to use
+SAYS = rf"[\w.]*device\w* = |[\w., ]+ = ({DEVICE})|print\(|[\w.]+\.(info|warn)"
+SAYS += rf"|raise\b|pass$|return ({DEVICE}|torch.device\()"
+OPTION = r"True|False|dict\(.*\)|[\w.]+\.is_available\(\)"
 FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda
-LOOPS = ast.For, ast.AsyncFor, ast.While
-CONDITIONS = ast.If, ast.IfExp, ast.While
 LEAVES = ast.Return, ast.Continue, ast.Break
 
 
@@ -24,12 +28,16 @@ def branch(path: str, line: int) -> int:
     such as non_blocking. 0 if none does.
     """
     tree = _tree(path)
-    around = [x for x in tree.nodes if isinstance(x, ast.stmt) and _spans(x, line)]
+    around = [
+        x
+        for x in tree.nodes
+        if isinstance(x, ast.stmt) and x.lineno <= line <= x.end_lineno
+    ]
     if not around:
         return 0
     statement = max(around, key=lambda x: (x.lineno, -x.end_lineno))
-    found = (*_outside(tree, statement), *_within(tree, statement, line))
-    return next(iter(found), 0)
+    found = itertools.chain(_outside(tree, statement), _within(tree, statement, line))
+    return next(found, 0)
 
 
 def branches(paths: Iterable[str]) -> list[str]:
@@ -40,10 +48,9 @@ def branches(paths: Iterable[str]) -> list[str]:
         lines = {
             x.lineno
             for x in tree.nodes
-            if isinstance(x, CONDITIONS)
+            if isinstance(x, (ast.If, ast.IfExp))
             and tree.asks(x.test)
             and not _only_device(x)
-            and any(isinstance(each, FUNCTIONS + LOOPS) for each in tree.above(x))
         }
         found += [f"{file_name(path)}:{line}" for line in sorted(lines)]
     return found
@@ -55,7 +62,9 @@ def _tree(path):
 
 
 class _Tree:
-    """options: names that a condition sets to what is no tensor → its line."""
+    """options: (name, function), of names that a condition sets to what is no tensor,
+    → its line. Attributes belong to no function.
+    """
 
     def __init__(self, source):
         try:
@@ -65,48 +74,45 @@ class _Tree:
         self.parents = {
             child: node for node in self.nodes for child in ast.iter_child_nodes(node)
         }
-        self.options = {}
-        for node in self.nodes:
-            for name in _options(node):
-                scopes = (x for x in self.above(node) if isinstance(x, FUNCTIONS))
-                scope = None if name.startswith(".") else next(scopes, None)
-                self.options[name, scope] = node.lineno
+        self.options = {
+            (name, None if name[0] == "." else self.function(node)): node.lineno
+            for node in self.nodes
+            for name in filter(None, _options(node))
+        }
 
     def above(self, node) -> Iterator[ast.AST]:
         while node := self.parents.get(node):
             yield node
 
+    def function(self, node):
+        return next((x for x in self.above(node) if isinstance(x, FUNCTIONS)), None)
+
     def option(self, node):
         """The line where it was set, if it is one."""
         name = _name(node)
-        for scope in (*self.above(node), None):
-            if name and (name, scope) in self.options:
-                return self.options[name, scope]
-        return 0
+        return max(self.options.get((name, x), 0) for x in (*self.above(node), None))
 
     def asks(self, test):
         return _asks(test) or any(self.option(x) for x in ast.walk(test))
-
-
-def _spans(node, line):
-    return node.lineno <= line <= node.end_lineno
 
 
 def _outside(tree, statement):
     """Conditions around it, and those before it that leave."""
     node = statement
     for parent in tree.above(statement):
-        for block in ("body", "orelse", "finalbody"):
-            inside = getattr(parent, block, None)
-            if isinstance(inside, list) and node in inside:
-                if isinstance(parent, (ast.If, ast.While)) and tree.asks(parent.test):
+        for block in (getattr(parent, name, []) for name in ("body", "orelse")):
+            if isinstance(block, list) and node in block:
+                if isinstance(parent, ast.If) and tree.asks(parent.test):
                     yield parent.lineno
-                for before in inside[: inside.index(node)]:
-                    if isinstance(before, ast.If) and tree.asks(before.test):
-                        ends = *before.body[-1:], *before.orelse[-1:]
-                        if any(isinstance(x, LEAVES) for x in ends):
-                            yield before.lineno
+                for before in block[: block.index(node)]:
+                    if _leaves(before) and tree.asks(before.test):
+                        yield before.lineno
         node = parent
+
+
+def _leaves(node):
+    ends = (*node.body[-1:], *node.orelse[-1:]) if isinstance(node, ast.If) else ()
+    return any(isinstance(x, LEAVES) for x in ends)
 
 
 def _within(tree, statement, line):
@@ -117,11 +123,12 @@ def _within(tree, statement, line):
         if not isinstance(part, (ast.stmt, ast.excepthandler))
     ]
     for node in (x for part in own for x in ast.walk(part)):
-        if isinstance(node, ast.IfExp) and _spans(node, line):
-            if tree.asks(node.test) and not _only_device(node):
-                yield node.lineno
-        if isinstance(node, ast.Call) and _spans(node, line):
-            yield from _arguments(tree, node)
+        if getattr(node, "lineno", line + 1) <= line <= node.end_lineno:
+            if isinstance(node, ast.IfExp) and tree.asks(node.test):
+                if not _only_device(node):
+                    yield node.lineno
+            if isinstance(node, ast.Call):
+                yield from _arguments(tree, node)
 
 
 def _arguments(tree, call):
@@ -137,39 +144,27 @@ def _arguments(tree, call):
 
 def _asks(test):
     """Whether an expression asks which device there is; `device is None` does not."""
-    parts = list(ast.walk(test))
-    strings = [x.value for x in parts if isinstance(x, ast.Constant)]
-    if any(isinstance(x, str) and re.match(NAMED, x) for x in strings):
-        return True
     compared = [
-        part
-        for x in parts
+        ast.unparse(x)
+        for x in ast.walk(test)
         if isinstance(x, ast.Compare) and not isinstance(x.ops[0], (ast.Is, ast.IsNot))
-        for part in ast.walk(x)
     ]
-    return _any_name(parts, KINDS) or _any_name(compared, DEVICE)
-
-
-def _any_name(nodes, pattern):
-    return any(re.search(pattern, _name(x).strip("."), re.I) for x in nodes)
+    asks = re.search(ASKS, ast.unparse(test), re.I)
+    return bool(asks) or any(re.search(COMPARED, x, re.I) for x in compared)
 
 
 def _name(node):
-    """Of a variable, or .attribute; those of PyTorch whole."""
+    """Of a variable, or .attribute."""
     if isinstance(node, ast.Attribute):
-        return f"{'torch' * (_name(node.value) == 'torch')}.{node.attr}"
+        return f".{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def _options(node):
     """Names that this statement makes depend on the device, if they are no tensors."""
-    if isinstance(node, (ast.Assign, ast.AnnAssign)):
-        question = isinstance(
-            node.value, (ast.Compare, ast.BoolOp, ast.IfExp, ast.Call)
-        )
-        if question and _is_option(node.value) and _asks(node.value):
-            yield from _targets(node)
-    if isinstance(node, ast.If) and _asks(node.test) and not _only_device(node):
+    if isinstance(node, ast.Assign) and _is_option(node.value) and _asks(node.value):
+        yield from _targets(node)
+    if isinstance(node, ast.If) and _asks(node.test):
         for each in (x for part in (*node.body, *node.orelse) for x in ast.walk(part)):
             if isinstance(each, ast.Assign) and _is_option(each.value):
                 yield from _targets(each)
@@ -178,20 +173,15 @@ def _options(node):
 
 
 def _targets(assign):
-    targets = getattr(assign, "targets", None) or [assign.target]
-    for each in targets:
-        base = each.value if isinstance(each, ast.Subscript) else each
-        if _name(base):
-            yield _name(base)
+    bases = [x.value if isinstance(x, ast.Subscript) else x for x in assign.targets]
+    return map(_name, bases)
 
 
 def _is_option(value):
     if isinstance(value, ast.IfExp):
-        return all(map(_is_option, (value.body, value.orelse)))
-    if isinstance(value, ast.Call):
-        return _name(value.func) in (".is_available", "dict")
-    if isinstance(value, ast.Constant):
-        return isinstance(value.value, bool)
+        return _is_option(value.body) and _is_option(value.orelse)
+    if isinstance(value, (ast.Constant, ast.Call)):
+        return bool(re.fullmatch(OPTION, ast.unparse(value)))
     if isinstance(value, ast.BoolOp):  # not: gpus or 1
         return not any(isinstance(x, ast.Constant) for x in value.values)
     return isinstance(value, (ast.Compare, ast.Dict))
@@ -200,29 +190,9 @@ def _is_option(value):
 def _only_device(node):
     """Whether it only says which device to use."""
     if isinstance(node, ast.IfExp):
-        return _is_device(node.body) and _is_device(node.orelse)
-    if isinstance(node, ast.While):
-        return False
-    return all(map(_says_device, (*node.body, *node.orelse)))
-
-
-def _says_device(statement):
-    if isinstance(statement, ast.If):
-        return _only_device(statement)
-    if isinstance(statement, ast.Assign):
-        return _any_name(statement.targets, DEVICE) or _is_device(statement.value)
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        return _name(statement.value.func) in ("print", ".info", ".warn", ".warning")
-    return isinstance(statement, (ast.Raise, ast.Pass))
-
-
-def _is_device(value):
-    if isinstance(value, ast.JoinedStr):
-        value = value.values[0]
-    if isinstance(value, ast.Constant):
-        return isinstance(value.value, str) and bool(re.match(NAMED, value.value))
-    if isinstance(value, ast.IfExp):
-        return _only_device(value)
-    if isinstance(value, ast.Call):
-        value = value.func
-    return _name(value) == ".type" or _any_name([value], DEVICE)
+        values = node.body, node.orelse
+        return all(re.match(DEVICE, ast.unparse(x)) for x in values)
+    return all(
+        _only_device(x) if isinstance(x, ast.If) else re.match(SAYS, ast.unparse(x))
+        for x in (*node.body, *node.orelse)
+    )

@@ -55,7 +55,7 @@ def _parser():
         type=_steps,
         default=20,
         metavar="N",
-        help="watch about N steps, 12 or more (20); of short ones a second's",
+        help="watch at least N steps, 12 or more (20), and short ones for a second",
     )
     parser.add_argument(
         "--then",
@@ -63,10 +63,14 @@ def _parser():
         default="go",
         help="what the script does after them: go on to its end, or stop",
     )
-    parser.add_argument("--json", type=_file, metavar="FILE", help="report as JSON")
-    parser.add_argument("--html", type=_file, metavar="FILE", help="report as a page")
     parser.add_argument(
-        "--quiet", action="store_true", help="no report in the terminal"
+        "--json", type=_file, metavar="FILE", help="write the report as JSON"
+    )
+    parser.add_argument(
+        "--html", type=_file, metavar="FILE", help="write it as a page of HTML"
+    )
+    parser.add_argument(
+        "--quiet", action="store_true", help="print no report on stderr"
     )
     rest = argparse.REMAINDER
     parser.add_argument("-m", dest="module", nargs=rest, help="run a module instead")
@@ -75,10 +79,9 @@ def _parser():
 
 
 def _steps(text):
-    number = int(text)
-    if number < 12:
-        raise argparse.ArgumentTypeError("at least 12 steps are watched")
-    return number
+    if not text.isdigit() or int(text) < 12:
+        raise argparse.ArgumentTypeError("a number of steps, at least 12")
+    return int(text)
 
 
 def _file(text):

@@ -4,6 +4,7 @@ import collections
 import gc
 import json
 import linecache
+import multiprocessing
 import os
 import platform
 import re
@@ -17,6 +18,7 @@ from torch import nn
 
 import device_lab
 
+from .._kit._ledger import FORWARD as LEDGERS_FORWARD
 from .._kit._lines import is_reader
 from .._kit.placement import COMPUTED
 from .sampling import FORWARD, line_of, longest
@@ -27,12 +29,13 @@ BURST = 3  # and one that waits so many times as often as usual
 ROOTS = 4  # models that are described
 PARTS = "loader", "backward", "optimizer"  # the rest is forward and Python
 HELP = """A step is found by an optimizer of torch.optim that comes again, by 8 backward
-passes or 4 batches; a report needs about 12 steps. Other processes are not seen."""
+passes or 4 batches; a report needs about 10 steps. Processes that the script spawns
+report for themselves, those that it forks are not watched."""
 
 
 def report(watch, ended):
     """Prints it, of the first of several processes that train together."""
-    from . import page, text
+    from .report import page, terminal
 
     try:
         if rank():
@@ -40,16 +43,27 @@ def report(watch, ended):
         facts = of(watch, ended)
         files = {
             "json": lambda: json.dumps(facts, indent=1),
-            "html": lambda: page.page(facts),
+            "html": lambda: page(facts),
         }
         for name, make in files.items():
             if watch.options[name]:
-                with open(watch.options[name], "w", encoding="utf-8") as file:
+                with open(_path(watch, name), "w", encoding="utf-8") as file:
                     file.write(make())
         if not watch.options["quiet"]:
-            say(text.terminal(facts, color=sys.stderr.isatty()))
+            say(terminal(facts, color=sys.stderr.isatty()))
     except Exception:  # the script is not to end by its report
         say(f"device-lab could not report: {traceback.format_exc(-3)}")
+
+
+def _path(watch, name):
+    """Of a process that the script has spawned, with its name."""
+    stem, ending = os.path.splitext(watch.options[name])
+    return f"{stem}{_process('.')}{ending}"
+
+
+def _process(before):
+    process = multiprocessing.current_process()
+    return "" if process.name == "MainProcess" else before + process.name
 
 
 def say(text):
@@ -89,14 +103,14 @@ def of(watch, ended):
     from . import advice
 
     device = watch.device()
-    models, left = watch.found.get("models") or ([], [])
+    found, left = watch.found.get("models") or models(watch)
     names = collections.Counter(step.phase for step in watch.steps)
     timed = [step for step in watch.steps if step.phase == "pace" and step.seconds]
     cuda = device.type == "cuda"
     facts = {
         "schema": 1,
         "device_lab": device_lab.__version__,
-        "script": shlex.join(sys.argv),
+        "script": shlex.join(sys.argv) + _process(", "),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "system": platform.system(),
@@ -109,9 +123,9 @@ def of(watch, ended):
         "own_seconds": watch.spent,
         "pace": pace(watch, timed) if timed else None,
         "waits": _waits(watch),
-        "memory": watch.found.get("memory"),
+        "memory": _memory(watch),
         "left_behind": left,
-        "seen": _seen(watch, models) | {"moved": _moves(watch)},
+        "seen": _seen(watch, found) | {"moved": _moves(watch)},
         "branches": _branches(watch),
         "notes": watch.notes + _others(watch),
     }
@@ -148,9 +162,8 @@ def _step(watch):
 
 def _cycle(watch):
     """After how many steps what comes now and then comes again, if that is regular."""
-    watched = [step for step in watch.steps if step.waits is not None]
-    late = watched[1:]  # the first one stands alone
-    rare = [row for row in _rows(late) if not row["each"] and row["every"]]
+    late = _counted(watch)[1:]  # the first one stands alone
+    rare = [row for row in _rows(watch, late) if not row["each"] and row["every"]]
     periods = {row["every"] for row in rare}
     return periods.pop() if len(periods) == 1 else None
 
@@ -164,6 +177,9 @@ def pace(watch, timed):
     half = statistics.median(step.seconds for step in plain or timed)
     usual = [step for step in plain if step.seconds <= LONG * half] or timed
     long = [i for i, step in enumerate(plain) if step.seconds > LONG * half]
+    if cycle := _cycle(watch):  # the others took long by chance
+        longest_first = sorted(long, key=lambda i: -plain[i].seconds)
+        long = sorted(longest_first[: round(len(plain) / cycle)])
     for step in timed:
         _parts(step)
     mean = statistics.fmean(step.seconds for step in usual)
@@ -179,6 +195,7 @@ def pace(watch, timed):
         "lowest": min(step.seconds for step in usual),
         "highest": max(step.seconds for step in usual),
         "timed": len(usual),
+        "all": statistics.fmean(step.seconds for step in timed),
         "parts": parts,
         "device_parts": on_device if any(on_device.values()) else None,
         "busy": watch.found.get("busy"),
@@ -237,10 +254,9 @@ def _long(watch, steps, at, often):
         _parts(step)
     loading = statistics.fmean(step.parts["loader"] / step.seconds for step in long)
     started = any(loader["workers"] for loader in watch.loaders.values())
-    own = sum(row["seconds"] for row in rows) > 0.5 * each
-    why = (
-        "workers start" if loading > 0.5 and started else "lines" if own else "machine"
-    )
+    own = any(row["seconds"] > 0.02 * each for row in rows)
+    why = "lines" if own else "same lines"
+    why = "workers start" if loading > 0.5 and started else why
     return {
         "count": len(long),
         "of": len(steps),
@@ -255,18 +271,18 @@ def _long(watch, steps, at, often):
 def _every(at):
     """The distance of such numbers, if it is the same each time; else None."""
     gaps = {b - a for a, b in zip(at, at[1:], strict=False)}
-    return gaps.pop() if len(gaps) == 1 and len(at) > 2 else None
+    return max(gaps) if len(gaps) == 1 and len(at) > 2 and gaps != {1} else None
 
 
 # ---- waits
 
 
 def _waits(watch):
-    watched = [step for step in watch.steps if step.waits is not None]
-    if not watched:
+    watched = _counted(watch)
+    if all(_evaluates(watch, step) for step in watched):
         return None
     counter, found = watch.found["waits"], {}
-    for row in _rows(watched):
+    for row in _rows(watch, watched):
         row = counter.row(row.pop("key")) | row
         names = "path line code kind cure assumed branch each steps every".split()
         same = found.setdefault(tuple(row[name] for name in names), row)
@@ -283,21 +299,36 @@ def _waits(watch):
     rows.sort(key=lambda row: (not row["each"], -row["times"] * row["steps"]))
     sure = [r for r in rows if r["each"] and not r["assumed"] and r["branch"] is None]
     return {
-        "device": counter.device,
+        "device": counter.device or "cpu",
         "steps": len(watched),
         "each": sum(row["times"] * row["steps"] for row in sure) / len(watched),
         "rows": rows,
     }
 
 
-def _rows(watched):
+def _counted(watch):
+    """Steps with their waits: what is sure in one of them was so in all."""
+    watched = [step for step in watch.steps if step.waits is not None]
+    sure = {key for step in watched for sort, key in step.waits if sort == "wait"}
+    for step in watched:
+        waits = collections.Counter()
+        for (sort, key), times in step.waits.items():
+            waits["wait" if key in sure else sort, key] += times
+        step.waits = waits
+    return watched
+
+
+def _rows(watch, watched):
     """How often each wait came: usually, and how often more now and then, as in PPO,
     where a rollout comes before one step in 16.
     """
     keys = dict.fromkeys(key for step in watched for key in step.waits)
     for key in keys:
         times = {i: s.waits[key] for i, s in enumerate(watched) if key in s.waits}
-        usual, each = statistics.median(times.values()), len(times) > len(watched) / 2
+        plain = [i for i, s in enumerate(watched) if not _evaluates(watch, s)]
+        came = [times[i] for i in plain if i in times]
+        each = len(came) > len(plain) / 2
+        usual = statistics.median(came) if each else 0
         more = {i: n - usual for i, n in times.items() if each and n > BURST * usual}
         often = {i: n for i, n in times.items() if i not in more}
         yield _row(key, often, len(times), each, None if each else _every([*often]))
@@ -308,6 +339,16 @@ def _rows(watched):
 def _row(key, times, steps, each, every):
     mean = statistics.fmean(times.values())
     return {"key": key, "times": mean, "steps": steps, "each": each, "every": every}
+
+
+def _memory(watch):
+    memory = watch.found.get("memory")
+    if memory and watch.batch is None:  # nobody knows what half of it is
+        ways = memory["lower"].items()
+        memory["lower"] = {way: n for way, n in ways if "batch" not in way}
+    if memory and memory["phase"] == LEDGERS_FORWARD:
+        memory["phase"] = FORWARD  # a target network is updated in no pass
+    return memory
 
 
 # ---- what the script uses
@@ -352,8 +393,8 @@ def models(watch):
 def _left(model):
     rows = {}
     for each in device_lab.left_behind(model).found:
-        if each.why is COMPUTED and each.path[-1].isdigit():
-            continue  # in a list: what a step has made
+        if each.why is COMPUTED:
+            continue  # mostly what a step has made, and makes anew
         path = f"{type(model).__name__}.{each.group}"
         count, nbytes = rows.get((path, each.why), (0, 0))
         rows[path, each.why] = count + 1, nbytes + each.bytes
@@ -367,7 +408,7 @@ def _seen(watch, models):
     scaled = {"steps": watch.scaled, "skipped": watch.skipped}
     return {
         "models": models,
-        "optimizers": watch.found.get("optimizers", []),
+        "optimizers": watch.found.get("optimizers") or optimizers(watch),
         "loaders": [
             each | {"evaluation": each["evaluation"] and trains(watch)}
             for each in watch.loaders.values()
@@ -397,7 +438,8 @@ def optimizers(watch):
 def loader(watch, loader, evaluates):
     return {
         "dataset": type(loader.dataset).__name__,
-        "batch_size": loader.batch_size,
+        "batch_size": loader.batch_size
+        or getattr(loader.batch_sampler, "batch_size", None),
         "workers": loader.num_workers,
         "pinned": bool(loader.pin_memory),
         "persistent": bool(loader.persistent_workers),

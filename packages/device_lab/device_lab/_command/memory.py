@@ -1,129 +1,120 @@
-"""What the steps of a running script hold, and what they leave behind."""
+"""What the steps of a running script hold, and which variable keeps what they made."""
 
 import contextlib
 import gc
+import inspect
+import linecache
+import re
 import sys
 import weakref
-from collections.abc import Iterable
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from .._kit._ledger import FORWARD, OPTIMIZER, StepLedger, storages
-from .keepers import Keepers
-from .modes import enter_below, take_out
+from .._kit._ledger import FORWARD, OPTIMIZER, StepLedger
+from .._kit._lines import is_reader
+from .sampling import line_of
+from .waits import enter_below, take_out
 
 KINDS = "parameters", "gradients", "optimizer state", "activations", "temporaries"
 KINDS += ("inputs and other",)
 SMALL = 4096  # what a step leaves behind, and a hundredth
+TENSORS = torch.Tensor, nn.Parameter
+CONTAINERS = list, dict, deque, OrderedDict, defaultdict
+# What gives a function its own variables as a dictionary, which is not to be touched
+SNAPSHOTS = {"locals", "vars", "dir", "eval", "exec"}
+ADDS = r"{0}(\[[^\]]*\])*(\.(append(left)?|extend|insert|setdefault|update)\(|\s*\+=)"
+ADDS += r"|{0}(\[[^\]]*\])+\s*=[^=]"
 
 
-class StepMemory:
-    """open(), then begin() and end() around each step, and close(): between open and
-    close, a mode lies below the script's own. The first step after open() is better
-    not begun: by its end, what steps use is known.
+class StepMemory(StepLedger):
+    """open(), then begin() and end() around each step, and close(): meanwhile a mode
+    lies below the script's own. The first step after open() is better not begun: by its
+    end, what steps use is known. closure: whether the optimizer was given one, which it
+    calls with gradients. last: the step's last call.
     """
 
-    def __init__(self):
-        self.stack, self.ledger, self.steps = contextlib.ExitStack(), None, []
+    quiet, closure, last = 0, False, 0
 
-    def open(self, device: torch.device | str, optimizers: Iterable[Optimizer]) -> None:
+    def __init__(self, device: torch.device | str, optimizers: Iterable[Optimizer]):
         device = torch.device(device)
-        self.ledger = ledger = _Running(device, 512 if device.type == "cuda" else 1)
-        ledger.know(optimizers)
-        self.keepers, self.steps = Keepers(), []
+        super().__init__(device, 512 if device.type == "cuda" else 1)
+        self.stack, self.steps, self.lengths = contextlib.ExitStack(), [], {}
+        for optimizer in optimizers:
+            self.optimizers.add(optimizer)
+            self.fused &= "fused" in optimizer.defaults
+
+    def open(self) -> None:
+        gc.collect()
+        held = [x for x in gc.get_objects() if type(x) in TENSORS]
+        self.parameters = [weakref.ref(x) for x in held if type(x) is nn.Parameter]
+        strided = [x for x in held if x.layout is torch.strided]
+        self.ready = {weakref.ref(x.untyped_storage()) for x in strided}
         if "torch._dynamo" in sys.modules:  # under a mode it gives up, for ever
             self.stack.enter_context(torch.compiler.set_stance("force_eager"))
-        enter_below(ledger)
-
-    def begins(self, *step: Any) -> None:
-        """An optimizer's step: what its hooks are given."""
-        self.ledger.begins(*step)
-
-    def ends(self, *step: Any) -> None:
-        self.ledger.ends(*step)
+        enter_below(self)
 
     def silence(self, on: bool) -> None:
         """What is made meanwhile is noted when it is used: while a loader works."""
-        self.ledger.quiet += 1 if on else -1
-
-    def begin(self) -> None:
-        self.ledger.stepping = False
-        self.ledger.begin()
+        self.quiet += 1 if on else -1
 
     def end(self) -> None:
-        ledger = self.ledger
-        ledger.stepping = False
-        ledger.mark()
-        if ledger.held() > ledger.before:  # cycles that the step left, or a leak
+        self.mark()
+        if self.held() > self.before:  # cycles that the step left, or a leak
             gc.collect()
-        if ledger.start < len(ledger.phases):
-            # L-BFGS keeps a history, of a length of its own
-            left = sum(
-                piece.nbytes
-                for piece in ledger.living.values()
-                if not (piece.ready or piece.kind == "optimizer state")
-            )
-            end = len(ledger.phases) - 1
-            self.steps.append((ledger.start, end, ledger.before, left))
-        self.keepers.look()
+        if self.start == len(self.phases):
+            return
+        # L-BFGS keeps a history, of a length of its own
+        left = sum(
+            piece.nbytes
+            for piece in self.living.values()
+            if not (piece.ready or piece.kind == "optimizer state")
+        )
+        self.steps.append((self.start, len(self.phases) - 1, self.before, left))
+        if len(self.steps) == 1:
+            self.lengths = {key: (len(x), _first(x)) for key, x in _containers()}
 
     def close(self) -> dict[str, Any] | None:
         """The facts; None if no step called anything. Called from within a call of an
         operator, the mode stays, but does nothing more.
         """
-        if self.ledger is None:
-            return None
-        ledger, self.ledger = self.ledger, None
         self.stack.close()
-        take_out(ledger)
-        ledger.quiet += 1
-        facts = self._facts(ledger) if self.steps else None
-        ledger.forget()
+        take_out(self)
+        self.quiet += 1
+        facts = self._facts() if self.steps else None
+        self.living.clear()  # nothing is called when a storage ends
         return facts
 
-    def _facts(self, ledger):
-        highest, at = ledger.highest(self.steps[0][0])
+    def _facts(self):
+        highest, at = self.highest(self.steps[0][0])
         step = [x for x in self.steps if x[0] <= at][-1]
-        ledger.start, ledger.end, ledger.before, _ = step
-        kinds = ledger.kinds(at)
+        self.start, self.last, self.before, _ = step
+        kinds = self.kinds(at)
         left = [after - before for (*_, before), (*_, after) in pairwise(self.steps)]
         grows = min(left) if len(left) > 1 else 0
         grows = grows if grows >= max(SMALL, highest / 1000) else 0
-        lower = {way: n for way, n in ledger.estimates() if n < 0.99 * highest}
-        nbytes, where = ledger.largest
+        already = [g.get("fused") for o in self.optimizers for g in o.param_groups]
+        self.fused &= bool(already) and not all(already)
         return {
-            "device": str(ledger.device),
+            "device": str(self.device),
             "counted": "PyTorch's calls",
             "highest": highest,
-            "phase": ledger.phases[at],
+            "phase": self.phases[at],
             "kinds": {kind: kinds.get(kind, 0) for kind in KINDS},
-            "before": ledger.before,
+            "before": self.before,
             "grows": grows,
-            "keeper": self.keepers.keeper(grows),
-            "largest": {"bytes": nbytes, "where": where},
-            "lower": lower,
+            "keeper": self._keeper(grows) if grows else None,
+            "largest": dict(zip(("bytes", "where"), self.largest, strict=True)),
+            "lower": {way: n for way, n in self.estimates() if n < 0.99 * highest},
         }
 
-
-class _Running(StepLedger):
-    """closure: whether the optimizer was given one, which it calls with gradients.
-    end: the step's last call.
-    """
-
-    quiet, closure, end = 0, False, 0
-
-    def know(self, optimizers):
-        for optimizer in optimizers:
-            self.optimizers.add(optimizer)
-            self.fused &= "fused" in optimizer.defaults
-        gc.collect()
-        held = [x for x in gc.get_objects() if type(x) is nn.Parameter]
-        self.parameters = [weakref.ref(x) for x in held]
-        self.ready = storages()
+    # ---- as the ledger, but for a script that goes on
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if self.quiet:
@@ -140,10 +131,10 @@ class _Running(StepLedger):
         return FORWARD if within else phase
 
     def kind(self, piece):
-        outlives = piece.died is None or piece.died > self.end
-        return (
-            "inputs and other" if outlives and not piece.kind else super().kind(piece)
-        )
+        outlives = piece.died is None or piece.died > self.last
+        if outlives and not piece.kind:
+            return "inputs and other"
+        return super().kind(piece)
 
     def note(self, x):
         try:
@@ -151,11 +142,98 @@ class _Running(StepLedger):
         except (NotImplementedError, RuntimeError):  # a tensor without a storage
             return None
 
-    def estimates(self):
-        already = [g.get("fused") for o in self.optimizers for g in o.param_groups]
-        self.fused &= bool(already) and not all(already)
-        return super().estimates()
+    # ---- what grows from the first step to the last
 
-    def forget(self):
-        """Nothing is called when a storage ends."""
-        self.living.clear()
+    def _keeper(self, grows):
+        """A Line and the name of the reader's variable that took up, since the first
+        step, half of the bytes that grow.
+        """
+        for key, x in _containers():
+            path, name, _ = key
+            length, first = self.lengths.get(key, (len(x), None))
+            more, times = len(x) - length, len(self.steps) - 1
+            kept = more >= times and _first(x) == first  # it was not emptied meanwhile
+            if kept and _newest_bytes(x, more) >= times * grows / 2:
+                if line := _line(path, name):
+                    return line
+        return None
+
+
+def _containers():
+    """((file, name, id), list or the like) of the reader's variables, and within."""
+    for path, name, value in _variables():
+        inner = list(value.values()) if type(value) is dict else []
+        for x in (value, *inner):
+            if type(x) in CONTAINERS and x:
+                yield (path, name, id(x)), x
+
+
+def _first(container):
+    return id(next(iter(container), None))
+
+
+def _newest_bytes(container, count):
+    """Of tensors among the newest values, or in a list, tuple or dictionary there."""
+    values = container.values() if isinstance(container, dict) else container
+    nbytes = 0
+    for _, x in zip(range(count), reversed(values), strict=False):
+        parts = list(x.values()) if type(x) is dict else x
+        for part in parts if isinstance(parts, (list, tuple)) else [x]:
+            if type(part) is torch.Tensor and part.layout is torch.strided:
+                nbytes += part.untyped_storage().nbytes()
+    return nbytes
+
+
+def _variables() -> Iterator[tuple[str, str, Any]]:
+    """(file, name, value) of the reader's functions that run and modules, and of their
+    objects' attributes.
+    """
+    spaces, frame = [], sys._getframe()
+    while frame:
+        if is_reader(frame.f_code.co_filename):
+            spaces.append((frame.f_code.co_filename, _names(frame)))
+        frame = frame.f_back
+    spaces += [(path, list(vars(module).items())) for path, module in _modules()]
+    for path, names in spaces:
+        for name, value in names:
+            yield path, name, value
+            defined = _file(sys.modules.get(type(value).__module__))
+            if isinstance(value, nn.Module) or (defined and is_reader(defined)):
+                for inner, attribute in list(getattr(value, "__dict__", {}).items()):
+                    yield path, f"{name}.{inner}", attribute
+
+
+def _names(frame):
+    """Of a function's variables; a module's come with the module."""
+    code = frame.f_code
+    optimized = code.co_flags & inspect.CO_OPTIMIZED
+    if not optimized or SNAPSHOTS.intersection(code.co_names) or sys.gettrace():
+        return []
+    values = frame.f_locals
+    names = list(values.items())
+    if type(values) is dict:  # until 3.12 a copy, which would keep them
+        values.clear()
+    return names
+
+
+def _modules():
+    modules = [(_file(x), x) for x in list(sys.modules.values())]
+    return [(path, x) for path, x in modules if path and is_reader(path)]
+
+
+def _file(module):
+    if not isinstance(module, ModuleType):
+        return ""
+    # a module may be one that loads when it is asked for anything
+    return object.__getattribute__(module, "__dict__").get("__file__") or ""
+
+
+def _line(path, name):
+    """Where the reader's source adds to the variable: there, else in other files."""
+    last = re.escape(name.rpartition(".")[2])
+    adds = re.compile(r"(^|[^\w#])" + ADDS.format(last))
+    for each in dict.fromkeys((path, *(path for path, _ in _modules()))):
+        for number, code in enumerate(linecache.getlines(each), 1):
+            if adds.search(code):
+                return line_of(each, number) | {"name": name}
+    return None

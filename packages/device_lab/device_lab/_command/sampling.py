@@ -39,7 +39,7 @@ class Frames:
         """(path and number of the reader's innermost line, library's place below it,
         part of a step) of a frame. An optimizer's closure is no part of the optimizer.
         """
-        path, line, inside, part = "", 0, "", ""
+        path, line, inside, part, library = "", 0, "", "", ("", 0)
         while frame:
             kind = self.kind(frame.f_code)
             if kind in ("loader", "backward") or (kind == "optimizer" and not path):
@@ -47,8 +47,11 @@ class Frames:
             elif kind == "user" and not path:
                 path, line = frame.f_code.co_filename, frame.f_lineno or 0
             elif kind == "library" and not path and not inside:
-                inside = f"{short(frame.f_code.co_filename)}:{frame.f_lineno}"
+                library = frame.f_code.co_filename, frame.f_lineno or 0
+                inside = f"{short(library[0])}:{library[1]}"
             frame = frame.f_back
+        if not path:  # nothing is the reader's: `-m` of a library
+            return *library, "", part
         return path, line, inside, part
 
     def calls(self, frame):
@@ -101,7 +104,7 @@ class Sampler(threading.Thread):
         # Python keeps the interpreter for 5 ms, operators of PyTorch let it go: these
         # would be seen too often
         self.interval = sys.getswitchinterval()
-        sys.setswitchinterval(min(self.interval, 0.00005))
+        sys.setswitchinterval(min(self.interval, 0.0005))
         self.start()
 
     def stop(self):
@@ -116,7 +119,10 @@ class Sampler(threading.Thread):
             step, now = self.watch.step, time.perf_counter()
             frame = sys._current_frames().get(self.looked_at)
             if step is not None and frame is not None:
-                place = look(frame)
+                try:
+                    place = look(frame)
+                except AttributeError:  # in 3.11, of a call that has just ended
+                    continue
                 half = max(0.0, now - max(last, step.start)) / 2
                 step.sampled[place] += half
                 step.sampled[before[1] if before[0] is step else place] += half
@@ -141,7 +147,8 @@ def longest(steps, parts=None):
         whole = part if part in parts else FORWARD if FORWARD in parts else ""
         seconds = places.total() / spent[part if whole else ""] * parts[whole]
         row = line_of(path, line) | {"seconds": seconds}
-        row["inside"] = places.most_common(1)[0][0]
+        inside, most = places.most_common(1)[0]
+        row["inside"] = inside if most > 0.8 * places.total() else ""
         calls = set(CALLS.findall(row["code"]))
         copies = not part and calls & COPIES and calls <= COPIES | BESIDE
         row["part"] = "copy" if copies else part

@@ -1,28 +1,75 @@
-"""Counts the waits of a running script, step by step, with the rules of find_waits."""
+"""Counts the waits of a running script, step by step, with the rules of find_waits.
+
+PyTorch's modes lie at the bottom of the script's own, so that those may end before
+ours. A mode's own __exit__ pops whatever is on top, so neither of them is called here.
+Nor are the flags set that tell the compiler of a mode: the script's modes would put
+them back in another order. Compiled functions have to run eagerly by other means.
+"""
 
 import collections
 import contextlib
 import functools
 import gc
 import inspect
-import linecache
 import sys
 import weakref
 from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import nn, overrides
 from torch.amp import GradScaler
+from torch.overrides import TorchFunctionMode
+from torch.utils import _python_dispatch as dispatch
+from torch.utils._device import DeviceContext
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from .._kit._cures import CAUSES, OPERATIONS
 from .._kit.errors import file_name
 from .._kit.waits import ASKED, _Watch
 from .branches import branch
-from .modes import enter_below, take_out
+from .sampling import line_of, short
 
+NOWHERE = "", 0
 _enabled: weakref.WeakSet[GradScaler] = weakref.WeakSet()
+
+
+def enter_below(mode: TorchFunctionMode | TorchDispatchMode) -> None:
+    """What PyTorch wants at the bottom stays there: a default device, and
+    FakeTensorMode and its like, which it keeps apart.
+    """
+    module, stack = _stack(mode)
+    above = [module._pop_mode() for each in stack if not _stays(each)]
+    for each in (mode, *reversed(above)):
+        module._push_mode(each)
+
+
+def take_out(mode: TorchFunctionMode | TorchDispatchMode) -> bool:
+    """From wherever it is. False if it is not there: in another thread, within the
+    mode's own call, or where the script has taken all modes off for a moment.
+    """
+    module, stack = _stack(mode)
+    if not any(each is mode for each in stack):
+        return False
+    above = []
+    while (top := module._pop_mode()) is not mode:
+        above.append(top)
+    for each in reversed(above):
+        module._push_mode(each)
+    return True
+
+
+def _stack(mode):
+    if isinstance(mode, TorchFunctionMode):
+        return overrides, overrides._get_current_function_mode_stack()
+    return dispatch, dispatch._get_current_dispatch_mode_stack()
+
+
+def _stays(mode):
+    """Not `with torch.device(…):`, which pops what is on top, as other modes do."""
+    default = isinstance(mode, DeviceContext) and hasattr(mode, "old_device")
+    return default or hasattr(mode, "_mode_key")
 
 
 def note_scalers() -> Callable[[], None]:
@@ -45,27 +92,33 @@ def _new_scaler(cls, *args, **kwargs):
     return scaler
 
 
-class StepWaits:
-    """lies: which tensors are known to be on the device. open(), then begin() and end()
-    around each step, and close(): between open and close, modes lie below the script's
-    own. end() tells what waited, as keys for row().
+class StepWaits(_Watch):
+    """open(), then begin() and end() around each step, and close(). end() tells what
+    waited, as keys for row(). Where a line stands is its whole path here. lies: which
+    tensors are known to be on the device. readers, libraries: what is said of a line →
+    its path and number. guessed: waits, if tensors lie where others are.
     """
 
-    def __init__(self, lies: WeakTensorKeyDictionary | None = None):
-        self.watch = _Running(lies)
-        self.stack, self.modes = contextlib.ExitStack(), []
+    guess = False
 
-    @property
-    def device(self) -> str:
-        return self.watch.device or "cpu"
+    def __init__(self, lies: WeakTensorKeyDictionary | None = None):
+        super().__init__()
+        self.stack, self.modes = contextlib.ExitStack(), []
+        self.lies = self.lies if lies is None else lies
+        self.readers, self.libraries = {}, {}
+        self.guessed = collections.Counter()
+        for module in gc.get_objects():
+            if issubclass(type(module), nn.Module):
+                for x in filter(torch.is_tensor, module._buffers.values()):
+                    self.lies[x] = "there"
 
     def open(self) -> None:
-        watch, gpu = self.watch, torch.cuda
+        gpu = torch.cuda
         if gpu.is_available() and gpu.is_initialized() and gpu.memory_allocated():
-            watch.device = "cuda"
-        watch.open(self.stack, self._enter)
-        if watch.device == "cuda":
-            self.stack.enter_context(watch.witness())
+            self.device = "cuda"
+        super().open(self.stack, self._enter)
+        if self.device == "cuda":
+            self.stack.enter_context(self.witness())
 
     def _enter(self, mode):
         enter_below(mode)
@@ -79,19 +132,17 @@ class StepWaits:
 
     def silence(self, on: bool) -> None:
         """Nothing is counted meanwhile: while a loader works."""
-        self.watch.quiet += 1 if on else -1
+        self.quiet += 1 if on else -1
 
     def begin(self) -> None:
-        watch = self.watch
-        for counts in (watch.counts, watch.scaler, watch.assumed, watch.guessed):
+        for counts in (self.counts, self.scaler, self.assumed, self.guessed):
             counts.clear()
 
     def end(self) -> dict[Hashable, int]:
-        watch = self.watch
-        rows = {("wait", key): n for key, n in (watch.counts | watch.scaler).items()}
-        rows |= {("guess", key): n for key, n in watch.guessed.items()}
-        if watch.device is None:
-            rows |= {("assumed", where): n for where, n in watch.assumed.items()}
+        rows = {("wait", key): n for key, n in (self.counts | self.scaler).items()}
+        rows |= {("guess", key): n for key, n in self.guessed.items()}
+        if self.device is None:
+            rows |= {("assumed", where): n for where, n in self.assumed.items()}
         self.begin()
         return rows
 
@@ -99,12 +150,12 @@ class StepWaits:
         """The facts of a wait, but for how often it comes."""
         sort, key = key
         if sort == "assumed":
-            _, code = self._line(key)
-            key = key, code, "", "to", "to the device", OPERATIONS["to the device"][""]
-        where, code, inside, operation, kind, cure = key
-        line, _ = self._line(where)
+            kind = "to the device"
+            key = key, "", "", "to", kind, OPERATIONS[kind][""]
+        where, _, inside, operation, kind, cure = key
+        line = line_of(*self.readers.get(where, NOWHERE))
         return line | {
-            "code": code,
+            "where": line["where"] if line["path"] else where,
             "inside": inside,
             "operation": operation,
             "kind": kind,
@@ -114,46 +165,26 @@ class StepWaits:
             "branch": self._branch(where, inside),
         }
 
-    def _line(self, where):
-        path, line = self.watch.readers.get(where, ("", 0))
-        short = f"{file_name(path)}:{line}" if path else where
-        code = linecache.getline(path, line).strip()
-        return {"where": short, "path": path, "line": line}, code
-
     def _branch(self, where, inside):
-        if self.device != "cpu":
-            return None  # this line it was that ran
-        path, line = self.watch.readers.get(where, ("", 0))
-        if found := path and branch(path, line):
-            return f"{file_name(path)}:{found}"
-        path, line = self.watch.libraries.get(inside, ("", 0))
-        if found := path and branch(path, line):
-            return f"{inside.split('  ')[0].rpartition(':')[0]}:{found}"
+        """The condition by which another line may run on a GPU; None on a GPU."""
+        reader = file_name, self.readers.get(where, NOWHERE)
+        library = short, self.libraries.get(inside, NOWHERE)
+        for name, (path, line) in (reader, library) if self.device is None else ():
+            if found := path and branch(path, line):
+                return f"{name(path)}:{found}"
         return None
 
-
-class _Running(_Watch):
-    """Where a line stands is its whole path here. readers, libraries: what is said of a
-    line → its path and number. guessed: waits, if tensors lie where others are.
-    """
-
-    def __init__(self, lies):
-        super().__init__()
-        self.lies = self.lies if lies is None else lies
-        self.readers, self.libraries = {}, {}
-        self.guessed, self.guess = collections.Counter(), False
-        for module in gc.get_objects():
-            if issubclass(type(module), nn.Module):
-                for x in filter(torch.is_tensor, module._buffers.values()):
-                    self.lies[x] = "there"
+    # ---- as find_waits, but for a script that goes on
 
     def place(self):
         at = super().place()
         self.libraries[at.inside] = at.library
-        if not at.reader[1]:
-            return at
-        at = at._replace(where="{}:{}".format(*at.reader))
-        self.readers[at.where] = at.reader
+        if at.library[1] and not at.reader[1]:  # `-m` of a library
+            code = at.where.partition("  ")[2]
+            at = at._replace(reader=at.library, code=code)
+        if at.reader[1]:
+            at = at._replace(where="{}:{}".format(*at.reader))
+            self.readers[at.where] = at.reader
         return at
 
     def may_compile(self):
@@ -165,12 +196,9 @@ class _Running(_Watch):
         if call is None or call.name == "lift_fresh":  # a list or array, as an index
             call = self.call
         asked = call.tensors if call and self.device is None else []
-        self.guess = not all(map(self.is_known, asked))
+        self.guess = not all(x in self.lies or _is_parameter(x) for x in asked)
         super().note(operation, kind)
         self.guess = False
-
-    def is_known(self, x):
-        return x in self.lies or (x.requires_grad and x.is_leaf)
 
     def count(self, wait):
         if self.guess and wait[-1] is not None:
@@ -179,7 +207,7 @@ class _Running(_Watch):
             super().count(wait)
 
     def asking(self, owner, name):
-        """As in the kit, but what PyTorch does without a device is the script's."""
+        """What PyTorch does without a device is the script's."""
         function = getattr(owner, name)
 
         def asked(*args, **kwargs):
@@ -198,3 +226,7 @@ class _Running(_Watch):
             return (kits if seen else step)(scaler, *args, **kwargs)
 
         return scaled
+
+
+def _is_parameter(x):
+    return x.requires_grad and x.is_leaf

@@ -24,6 +24,7 @@ from torch.utils.data import dataloader
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from .._kit._lines import place
+from .._kit._wait_rules import tensors_of
 from .._kit.errors import LabError
 from .._kit.trace import busy
 from .._kit.waits import TO_CPU
@@ -64,7 +65,7 @@ class Watch:
         self.steps, self.step, self.parts = [], None, [FORWARD]
         self.sampler = self.waits = self.memory = self.profiler = None
         self.optimizers, self.numbers = weakref.WeakKeyDictionary(), itertools.count()
-        self.taken = 0
+        self.taken = self.turns = 0
         self.made, self.loaders = weakref.WeakKeyDictionary(), {}
         self.iterators = weakref.WeakKeyDictionary()
         self.autocast, self.scaled, self.skipped = set(), 0, 0
@@ -317,9 +318,10 @@ class Watch:
         if self.boundaries.anchor != anchor:
             self.leave()
             self.found.clear()
-            self.idle = False
+            self.idle, self.turns = False, 0
             self.steps, self.step, self.parts = [], None, [FORWARD]
         if said:
+            self.turns += 1
             self.turn()
 
     def turn(self):
@@ -413,16 +415,18 @@ class Watch:
         self.leave()
         from .facts import models, optimizers
 
-        if taken < len(FIRST):  # as long as they exist
+        if "models" not in self.found:  # as long as they exist
             self.found["models"] = models(self)
             self.found["optimizers"] = optimizers(self)
         if FIRST[min(taken, len(FIRST) - 1) + 1 :][:1] == ["memory"]:
             from .memory import StepMemory
 
-            self.memory = StepMemory()
-            self.memory.open(self.device(), self.optimizers)
+            self.memory = StepMemory(self.device(), self.optimizers)
+            self.memory.open()
         else:
-            self.waits = self.found.setdefault("waits", StepWaits(self.moved))
+            if "waits" not in self.found:
+                self.found["waits"] = StepWaits(self.moved)
+            self.waits = self.found["waits"]
             self.waits.open()
 
     def end_sampling(self):
@@ -497,7 +501,7 @@ class Watch:
         if self.idle:
             self.finish()
         elif any(step.phase == "pace" for step in self.steps):
-            steps = f"{max(self.taken, len(self.steps))} steps"
+            steps = f"{self.turns + 1} steps"  # where the first ended was not known yet
             self.finish(f"the script ended after {steps}{by}")
         elif self.notes or self.is_first():
             from .facts import nothing
@@ -530,9 +534,7 @@ def world():
 
 
 def _shapes(batch):
-    from torch.utils._pytree import tree_leaves
-
-    tensors = [x for x in tree_leaves(batch) if isinstance(x, torch.Tensor)]
+    tensors = tensors_of(batch)
     shapes = [f"{[*x.shape]} {str(x.dtype).removeprefix('torch.')}" for x in tensors]
     return ", ".join(shapes[:3] + ["…"] * (len(shapes) > 3)) or type(batch).__name__
 

@@ -101,8 +101,8 @@ LIBRARIES = {
 
 def cure(operation: str, kind: str, at: Place) -> str | None:
     """None if it is no wait of a usual step."""
-    for call in at.calls:
-        for pattern, advice in LIBRARIES.items():
+    for pattern, advice in LIBRARIES.items():  # what fits many stands last
+        for call in at.calls:
             if re.match(pattern, f"{call} {operation}"):
                 return advice
     cures = OPERATIONS.get(kind, {"": ""})

@@ -43,9 +43,10 @@ def place() -> Place:
     works = next((x for x in below if not _passing(x)), None)
     inside = f"{_short(works)}:{works.f_lineno}  {_code(works)}" if works else ""
     calls = tuple(f"{_short(x)} {x.f_code.co_name}: {_code(x)}" for x in below)
-    if frame is None:
-        return Place(inside or "a thread of a library", "", "", calls)
     library = _position(works) if works else ("", 0)
+    if frame is None:
+        where = inside or "a thread of a library"
+        return Place(where, "", "", calls, library=library)
     where = f"{file_name(frame.f_code.co_filename)}:{frame.f_lineno}"
     return Place(where, _code(frame), inside, calls, _position(frame), library)
 

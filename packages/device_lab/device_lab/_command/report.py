@@ -1,7 +1,11 @@
-"""The report: what each section says, and how a terminal shows it."""
+"""The report: what each section says, and how a terminal and a page show it."""
 
-import unicodedata
+import html
+import textwrap
 from typing import NamedTuple
+
+from .._kit._ledger import size_text as size
+from .._kit.timing import time_text as time
 
 LINES, COLUMNS, INDENT = 45, 100, 14
 STEPS = {
@@ -11,7 +15,7 @@ STEPS = {
 }
 LONG = {
     "workers start": ": the loader's workers start",
-    "machine": ", on the same lines: the machine, not the script",
+    "same lines": ", on the same lines as the others",
 }
 
 
@@ -36,19 +40,6 @@ class Section(NamedTuple):
     room: int = 20
 
 
-def size(nbytes):
-    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if abs(nbytes) >= factor:
-            return f"{nbytes / factor:,.4g} {unit}"
-    return f"{nbytes:.0f} bytes"
-
-
-def time(seconds):
-    units = [("s", seconds), ("ms", seconds * 1e3), ("µs", seconds * 1e6)]
-    unit, number = next((x for x in units if abs(x[1]) >= 1), units[-1])
-    return f"{number:.3g} {unit}" if number < 999.5 else f"{number:,.0f} {unit}"
-
-
 def many(number, word):
     text = f"{number:,}" if isinstance(number, int) else f"{number:,.3g}"
     return f"{text} {word}{'s' * (number != 1)}"
@@ -56,26 +47,16 @@ def many(number, word):
 
 def sections(facts):
     """All of the report. What a terminal cuts stands on the page, whole."""
-    changes = [
-        Row(f"{i}.", x["where"], x["code"], notes=_notes(x))
-        for i, x in enumerate(facts["changes"], 1)
-    ]
-    nothing = [] if changes else ["nothing worth a change was seen"]
     return [
         Section("", list(_head(facts)), room=6),
-        Section("CHANGE FIRST", nothing, rows=changes),
+        _changes(facts["changes"], facts["waits"]),
         _pace(facts["pace"]),
         _waits(facts["waits"]),
         _memory(facts["memory"]),
-        Section("LEFT BEHIND", *_left(facts["left_behind"]), most=3),
-        Section("SEEN", ["; ".join([*_models(facts["seen"]), *_seen(facts["seen"])])]),
+        _left(facts["left_behind"], facts["seen"]["models"]),
+        Section("SEEN", ["; ".join([*_made(facts["seen"]), *_seen(facts["seen"])])]),
         Section("NOT KNOWN", facts["not_known"], room=8),
     ]
-
-
-def _notes(change):
-    cure = f"{change['cure']} (lesson {change['lesson']})"
-    return cure, f"saves: {change['saves']['text']}"
 
 
 def _head(facts):
@@ -87,12 +68,26 @@ def _head(facts):
         f" {facts['system']}; {many(sum(watched.values()), 'step')} in"
         f" {time(facts['seconds'])}; watching took {time(facts['own_seconds'])}"
     )
-    said = "a step: " + STEPS.get(step.get("by"), "no two equal steps were seen")
-    said += f", {step['at']['where']}" if step.get("at") else ""
-    for name in ("optimizers", "backwards", "batches"):
-        number = step.get(name) or 0
-        said += f"; {number:g} {name}" if number > 1 else ""
-    yield said + (f"; a cycle has {step['cycle']}" if step.get("cycle") else "")
+    said = ["a step: " + STEPS.get(step.get("by"), "no two equal steps were seen")]
+    said[0] += f", {step['at']['where']}" if step.get("at") else ""
+    names = {"optimizers": "optimizer step", "backwards": "backward pass"}
+    for key, name in (names | {"batches": "batch"}).items():
+        number = step.get(key) or 0
+        said += [f"{number:g} × {name}"] if number > 1 else []
+    cycle = step.get("cycle")
+    yield "; ".join(said + [f"each {cycle}th is another kind"] * bool(cycle))
+
+
+def _changes(changes, waits):
+    rows = []
+    for i, x in enumerate(changes, 1):
+        cure = f"{x['cure']} (lesson {x['lesson']})"
+        notes = cure, f"saves: {x['saves']['text']}"
+        rows.append(Row(f"{i}.", x["where"], x["code"], notes=notes))
+    nothing = "nothing worth a change was seen" + "; waits were not watched" * (
+        not waits
+    )
+    return Section("CHANGE FIRST", [] if changes else [nothing], rows=rows)
 
 
 def _parts(parts, whole, text):
@@ -110,37 +105,33 @@ def _line(line, whole, kind=""):
 def _pace(pace):
     if not pace:
         return Section("PACE", ["no step was timed"])
-    step = pace["step"]
-    said = (
+    step, long, evaluation = pace["step"], pace["long"], pace["evaluation"]
+    said = [
         f"{time(step)} a step, {1 / (step or 1):,.3g} steps a second (mean of"
         f" {pace['timed']}, from {time(pace['lowest'])} to {time(pace['highest'])})"
-    )
+    ]
+    if pace["all"] > 1.05 * step:
+        said.append(f"with the steps that take longer, {1 / pace['all']:,.3g} a second")
     rows = [_line(x, step) for x in pace["lines"] if x["seconds"] >= 0.03 * step][:5]
-    long = pace["long"]
-    if long and long["why"] != "machine":
-        late = [_line(x, long["seconds"], ", long steps") for x in long["lines"]]
-        rows = late + rows if long["share"] > 0.5 else rows + late
-    bars = _parts(pace["parts"], step, time)
-    return Section("PACE", [said, *_more(pace)], bars, rows, most=8)
-
-
-def _more(pace):
     if pace["busy"] is not None:
-        yield f"the GPU works {pace['busy']:.0%} of the time"
+        said.append(f"the GPU works {pace['busy']:.0%} of the time")
     if pace["device_parts"]:
         parts = _parts(pace["device_parts"], sum(pace["device_parts"].values()), time)
-        yield "on the GPU: " + ", ".join(f"{x[0]} {x[1]}" for x in parts)
-    long, evaluation = pace["long"], pace["evaluation"]
+        said.append("by the GPU's clock: " + ", ".join(f"{x[0]} {x[1]}" for x in parts))
     if long:
         every = f", one in {long['every']:g}" if long["every"] else ""
-        each, why = time(long["seconds"]), LONG.get(long["why"], "")
-        yield (
-            f"long steps: {long['count']} of {long['of']}{every}, {each} each,"
-            f" {long['share']:.0%} of the time{why}"
+        said.append(
+            f"long steps: {long['count']} of {long['of']}{every},"
+            f" {time(long['seconds'])} each, {long['share']:.0%} of the time"
+            + LONG.get(long["why"], "")
         )
+        shown = long["lines"] if long["why"] != "same lines" else []
+        late = [_line(x, long["seconds"], ", long steps") for x in shown]
+        rows = late + rows if long["share"] > 0.5 else rows + late
     if evaluation:
-        each, batches = time(evaluation["seconds"]), evaluation["batches"]
-        yield f"evaluations: {evaluation['count']}, {each} and {batches:g} batches each"
+        each = f"{time(evaluation['seconds'])} and {evaluation['batches']:g} batches"
+        said.append(f"steps with an evaluation: {evaluation['count']}, {each} each")
+    return Section("PACE", said, _parts(pace["parts"], step, time), rows, most=8)
 
 
 def _waits(waits):
@@ -151,8 +142,8 @@ def _waits(waits):
     rows = []
     for x in waits["rows"]:
         note = f"{x['operation']}{often(x, waits)}: {x['why']}: {x['cure']}"
-        many_times = f"×{x['times']:.3g}"
-        rows.append(Row(many_times, x["where"], x["code"], x["inside"], (note,)))
+        times = f"×{x['times']:.3g}"
+        rows.append(Row(times, x["where"], x["code"], x["inside"], (note,)))
     return Section("WAITS", [said], rows=rows)
 
 
@@ -176,34 +167,33 @@ def often(row, waits):
 def _memory(memory):
     if not memory:
         return Section("MEMORY", ["not watched"])
-    highest, largest = memory["highest"], memory["largest"]
+    highest, largest, keeper = memory["highest"], memory["largest"], memory["keeper"]
     before = f"; {size(memory['before'])} before the step"
     said = [f"{size(highest)} at the highest, in {memory['phase']}{before}"]
     if memory["grows"]:
-        keeper = memory["keeper"]
         by = f": {keeper['name']}, {keeper['where']}" if keeper else ""
-        said += [f"each step leaves {size(memory['grows'])} behind{by}"]
-    if largest:
-        said += [f"largest new tensor: {size(largest['bytes'])}, {largest['where']}"]
+        said.append(f"each step leaves {size(memory['grows'])} behind{by}")
+    said.append(f"largest new tensor: {size(largest['bytes'])}, {largest['where']}")
     lower = [f"{size(x)} with {way}" for way, x in memory["lower"].items()]
-    said += ["; ".join(lower)] if lower else []
+    said += ["; ".join(lower)] * bool(lower)
     return Section("MEMORY", said, _parts(memory["kinds"], highest, size))
 
 
-def _left(rows):
-    found = []
-    for x in rows:
+def _left(left, models):
+    rows = []
+    for x in left:
         much = f"{many(x['count'], 'tensor')}, {size(x['bytes'])}"
-        found.append(Row("", x["path"], notes=(f"{much}; {x['why']}",)))
-    said = "what model.to(device) does not move:" if found else "nothing found"
-    return [said], [], found
+        rows.append(Row("", x["path"], notes=(f"{much}; {x['why']}",)))
+    said = "nothing found" if models else "no model was found to look at"
+    said = "what model.to(device) does not move:" if rows else said
+    return Section("LEFT BEHIND", [said], rows=rows, most=3)
 
 
-def _models(seen):
+def _made(seen):
     for x in seen["models"]:
         part = f", {x['trained']:,} trained" if x["trained"] != x["parameters"] else ""
-        kinds = ", ".join(x["dtypes"])
         mode = "" if x["training"] else ", in eval mode"
+        kinds = ", ".join(x["dtypes"])
         yield f"{x['class']}: {x['parameters']:,} parameters ({kinds}){part}{mode}"
     for x in seen["optimizers"]:
         yield x["class"] + ", fused" * bool(x["fused"])
@@ -227,57 +217,41 @@ def _seen(seen):
         yield f"{seen['world']} ranks"
 
 
-# --------------------------------------------------------------------------------------
-# In a terminal
-
-
 def clean(value):
     """On one line, without what a terminal obeys or cannot print."""
-    text = "".join(c if c.isprintable() else " " for c in str(value))
-    return " ".join(text.split())
+    return " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())
 
 
-def columns(text):
-    return sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
+# ---- in a terminal
 
 
 def clip(text, most=COLUMNS):
-    if columns(text) <= most:
-        return text
-    text = text[:most]
-    while columns(text) > most - 1:
-        text = text[:-1]
-    return text.rstrip() + "…"
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
 def wrap(text, indent):
-    lines, room = [""], COLUMNS - indent
-    for word in text.split(" "):
-        if lines[-1] and columns(lines[-1]) + 1 + columns(word) > room:
-            lines.append("")
-        lines[-1] += " " * bool(lines[-1]) + word
-    return [" " * indent + clip(line, room) for line in lines]
+    room = COLUMNS - indent
+    lines = textwrap.wrap(text, room, break_on_hyphens=False)
+    return [" " * indent + line for line in lines]
 
 
 def _lines(section):
     """(all lines, how many a terminal shows)"""
-    title, indent = section.title, INDENT if section.title else 0
+    title, said = section.title, list(map(clean, section.said))
     bars = [f"{name} {value} ({share:.0%})" for name, value, share in section.bars]
-    said = [*section.said[:1], ", ".join(bars), *section.said[1:]]
+    said[1:1] = [", ".join(bars)]
     if not title:
-        said[0] = clip(clean(said[0]))
-    lines = [line for x in said if x for line in wrap(clean(x), indent)]
-    if section.said:
-        lines[0] = title + lines[0][len(title) :]
-    else:
-        lines = [title, *lines]
+        said[0] = clip(said[0])
+    lines = [line for x in said for line in wrap(x, INDENT if title else 0)] or [""]
+    lines[0] = title + lines[0][len(title) :]
     shown = section.room
     for i, row in enumerate(section.rows):
         if i == section.most:
             shown = min(shown, len(lines) + 1)
         parts = row.place, row.code, f"in {row.inside}" if row.inside else ""
-        parts = [clean(part) for part in parts if part]
-        lines.append(clip(f"{row.mark:>6}  {'  '.join(parts)}"))
+        lines.append(
+            clip(f"{row.mark:>6}  {'  '.join(map(clean, filter(None, parts)))}")
+        )
         for note in map(clean, row.notes):
             change = title == "CHANGE FIRST"
             lines += wrap(clip(note, 160), 8) if change else [clip(" " * 8 + note)]
@@ -301,3 +275,44 @@ def terminal(facts, color=False):
             lines[0] = f"\033[1m{lines[0][:INDENT]}\033[0m{lines[0][INDENT:]}"
         found += lines
     return "\n".join(found)
+
+
+# ---- as a page of HTML: no scripts, light and dark, on a phone as well
+
+HEAD = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>
+:root { color-scheme: light dark }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 1rem auto;
+  padding: 0 1rem; overflow-wrap: anywhere }
+h1 { font-size: 1.3rem } h2 { font-size: 1.1rem; margin-top: 2rem }
+p { margin: .5rem 0 } meter { width: 40% }
+</style>
+"""
+
+
+def page(facts):
+    """All of the report; what a terminal cuts is whole here."""
+    first, *rest = sections(facts)
+    title, *said = map(_safe, first.said)
+    body = [f"<title>{title}</title>", f"<h1>{title}</h1>"]
+    body += [f"<p>{line}</p>" for line in said]
+    for section in rest:
+        body.append(f"<h2>{section.title.capitalize()}</h2>")
+        body += [f"<p>{_safe(line)}</p>" for line in section.said]
+        for name, value, share in section.bars:
+            bar = f'<meter value="{min(share, 1):.3f}"></meter>'
+            body.append(f"<p>{bar} {_safe(name)} {_safe(value)}, {share:.0%}</p>")
+        for row in section.rows:
+            place = f"{_safe(row.mark)} <b>{_safe(row.place)}</b>"
+            code = f" <code>{_safe(row.code)}</code>" if row.code else ""
+            inside = f" in {_safe(row.inside)}" if row.inside else ""
+            notes = "".join(f"<br>{_safe(note)}" for note in row.notes)
+            body.append(f"<p>{place}{code}{inside}{notes}</p>")
+    return HEAD + "\n".join(body) + "\n</html>\n"
+
+
+def _safe(value):
+    return html.escape(clean(value))
