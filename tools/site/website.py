@@ -3,6 +3,7 @@ outputs; lessons run only for their explorers. python -m tools.site.website
 """
 
 import html
+import os
 import pathlib
 import re
 import shutil
@@ -26,6 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOOK_UP = [
     "docs/answers",
     "docs/recipes",
+    "docs/command",
     "docs/kit",
     "docs/tpu",
     "docs/tasks",
@@ -69,8 +71,11 @@ def repository_links(text, folder):
     """
     pages_on_site = {ROOT / f"{page}.md" for page in PAGES + FOR_CONTRIBUTORS}
     on_site = pages_on_site | set(lessons())
+    elsewhere = {ROOT / source: page for page, source in ELSEWHERE.items()}
 
     def address_of(path):
+        if path in elsewhere:
+            return os.path.relpath(elsewhere[path], folder).replace(os.sep, "/")
         return None if path in on_site else in_repository(path)
 
     return with_links(text, ROOT / folder, address_of)
