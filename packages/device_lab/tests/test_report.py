@@ -263,7 +263,7 @@ def test_workers_that_start_anew_are_kept():
     long |= {"why": "workers start", "lines": []}
     facts = changed(QUIET, pace__long=long, seen__loaders=[loader(workers=2)])
     [change] = advice.changes(facts)
-    assert change["cure"].startswith("persistent_workers=True")
+    assert change["cure"].endswith("persistent_workers=True")
     assert change["saves"]["seconds"] is None
     facts["pace"]["long"]["every"] = 20
     assert advice.changes(facts)[0]["saves"]["seconds"] == pytest.approx(0.02)

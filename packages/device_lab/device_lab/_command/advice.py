@@ -11,6 +11,7 @@ TORCH = r"torch|tensor|model|\bnet\b|\.(cpu|numpy|item|tolist|to|cuda)\("
 NO_TENSOR_CORES = r"GTX|\bMX\d|\b[KMP]\d+\b|TITAN X|AMD|Radeon"
 HALF = "torch.autocast to bfloat16; before Ampere to float16, with a GradScaler"
 
+HANDED = 0.002  # seconds a batch: what workers may cost to hand it over
 LITTLE = 256 * 2**20  # bytes that are not worth a change
 FAULT, TIMED, UNKNOWN, SMALL, LAST = range(5)
 EMPTY = {
@@ -92,12 +93,13 @@ def _loader(facts):
             cut = f".split({main['batch_size'] or 'batch_size'})"
             cure = f"without a loader: for i in torch.randperm(n){cut}: x[i], y[i]"
         line = main["made"] or "the DataLoader"
-        yield _timed(_share(pace, load), line, cure, text, "06", load)
+        if load >= HANDED or "workers" not in cure:
+            yield _timed(_share(pace, load), line, cure, text, "06", load)
     start = [x for x in loaders if x["workers"] and not x["persistent"]]
     if start and long and long["why"] == "workers start" and long["share"] >= 0.05:
         more = long["seconds"] - pace["step"]
         text = f"most of {time(more)} in each epoch but the first"
-        cure = "persistent_workers=True keeps them from epoch to epoch"
+        cure = "one loader for all epochs, with persistent_workers=True"
         saved = more / long["every"] if long["every"] else None
         line = start[0]["made"] or "the DataLoader"
         yield _timed(long["share"], line, cure, text, "06", saved)

@@ -12,6 +12,7 @@ import shlex
 import statistics
 import sys
 import traceback
+import warnings
 
 import torch
 from torch import nn
@@ -417,10 +418,16 @@ def _seen(watch, models):
         "autocast": sorted(watch.autocast),
         "scaler": scaled if watch.scaled else None,
         "compiled": _compiled(),
-        "matmul_precision": torch.get_float32_matmul_precision(),
+        "matmul_precision": _precision(),
         "threads": torch.get_num_threads(),
         "world": max(world(), int(os.environ.get("WORLD_SIZE", 1))),
     }
+
+
+def _precision():
+    with warnings.catch_warnings():  # 2.9 recommends others of its settings
+        warnings.simplefilter("ignore")
+        return torch.get_float32_matmul_precision()
 
 
 def optimizers(watch):
