@@ -7,8 +7,14 @@ a row, notes.keep keeps a row.
 
 import functools
 import gc
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
 import time
 
+import cuda_command
 import memory_steps
 import torch
 import waiting_steps
@@ -189,3 +195,29 @@ def pays(notes, small, seconds=None):
         row |= {"calls": report.to_dict()["calls"], "graphs": report.graphs}
         row |= {"breaks": report.breaks}
         notes.say(f"{mode}: {report}", mode=mode, **row)
+
+
+def command(notes, small, seconds=None):
+    """`device-lab` on the script of its test, alone and with known sleeps in it."""
+    sleeps = "time.sleep(0.02)  # after the step"
+    known = cuda_command.SCRIPT.replace(
+        "    kept.append", f"    {sleeps}\n    kept.append"
+    )
+    for name, script in (
+        ("alone", cuda_command.SCRIPT),
+        ("sleeps", f"import time{known}"),
+    ):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "train.py")
+            path.write_text(script)
+            words = "-m device_lab --json report.json train.py".split()
+            ran = subprocess.run(
+                [sys.executable, *words], cwd=folder, capture_output=True, text=True
+            )
+            report = pathlib.Path(folder, "report.json")
+            facts = json.loads(report.read_text()) if report.exists() else None
+        notes.say(ran.stderr, script=name, status=ran.returncode, facts=facts)
+        if name == "sleeps" and facts:
+            lines = facts["pace"]["lines"]
+            slept = sum(x["seconds"] for x in lines if sleeps in x["code"])
+            notes.say(f"of 20 ms asleep in a step {1000 * slept:.1f} were found")

@@ -205,6 +205,7 @@ PARTS = {
     "memory": (gpu_kit.memory, 90),
     "who": (gpu_kit.who, 60),
     "pays": (gpu_kit.pays, 90),
+    "command": (gpu_kit.command, 60),
     "float8": (float8, 40),
     "ladder": (ladder, 200),
     "race": (race, 180),

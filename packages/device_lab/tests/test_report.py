@@ -545,7 +545,7 @@ def test_what_is_cut_is_counted():
     facts = changed(QUIET, waits__rows=rows, waits__steps=30)
     report = terminal(whole(facts))
     assert report.count("loss.item()") == 6 + 3  # and three changes
-    assert "… and 6 more lines: see --json" in report
+    assert "… and 7 more lines: see --json" in report
     cut = re.findall(r"… and (\d+) more lines: see --json", terminal(whole(HUGE)))
     assert len(cut) >= 3 and all(int(number) > 1 for number in cut)
 

@@ -11,14 +11,14 @@ from test_command import python, watched
 from torch.utils.data import DataLoader, Dataset
 
 from device_lab._command import facts
-from device_lab._command.sampling import FORWARD, Frames, longest
+from device_lab._command.sampling import FORWARD, Frames, longest, stack
 
 FRAMES = Frames()
 
 
 def here():
     """(line's code, part) of who calls."""
-    path, line, _, part = FRAMES.look(sys._getframe(1))
+    path, line, _, part = FRAMES.look(stack(sys._getframe(1)))
     return path == __file__, part
 
 
@@ -55,7 +55,7 @@ def test_parts_of_a_step_are_known_by_the_frames_of_pytorch():
         return w.sum()
 
     optimizer.register_step_post_hook(
-        lambda *_: said.append(FRAMES.look(sys._getframe(1)))
+        lambda *_: said.append(FRAMES.look(stack(sys._getframe(1))))
     )
     optimizer.step(closure)
     assert said[0] == (True, "") and said[-1][3] == "optimizer"

@@ -249,6 +249,10 @@ def _of_steps(facts):
     if pace and pace["highest"] > 1.5 * pace["lowest"]:
         low, high = time(pace["lowest"]), time(pace["highest"])
         yield f"Steps took {low} to {high}: unlike steps, or a machine with other work."
+    if pace and not pace["lines"]:
+        yield "Lines are not told of steps under 3 ms."
+    elif pace and pace["step"] < 0.02:
+        yield "Python of under 0.1 ms between two operators counts to their lines."
     if not facts["memory"]:
         yield "Memory was not watched."
     watched = [(k, n) for k, n in facts["watched"].items() if k != "warm" and n < cycle]

@@ -25,6 +25,7 @@ from .._kit.placement import COMPUTED
 from .sampling import FORWARD, line_of, longest
 from .steps import world
 
+SHORT = 0.003  # seconds: of such steps the sampler meets operators alone
 LONG = 3  # a step that takes so many medians is told apart,
 BURST = 3  # and one that waits so many times as often as usual
 ROOTS = 4  # models that are described
@@ -200,7 +201,7 @@ def pace(watch, timed):
         "parts": parts,
         "device_parts": on_device if any(on_device.values()) else None,
         "busy": watch.found.get("busy"),
-        "lines": lines[:8],
+        "lines": lines[:8] if mean >= SHORT else [],
         "long": _long(watch, plain, long, lines) if long else None,
         "evaluation": _evaluation(watch, timed),
     }

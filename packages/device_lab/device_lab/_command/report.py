@@ -102,16 +102,21 @@ def _line(line, whole, kind=""):
     return Row(share, line["where"] + kind, line["code"], line["inside"])
 
 
+def _rate(step):
+    rate = 1 / (step or 1)
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
 def _pace(pace):
     if not pace:
         return Section("PACE", ["no step was timed"])
     step, long, evaluation = pace["step"], pace["long"], pace["evaluation"]
     said = [
-        f"{time(step)} a step, {1 / (step or 1):,.3g} steps a second (mean of"
+        f"{time(step)} a step, {_rate(step)} steps a second (mean of"
         f" {pace['timed']}, from {time(pace['lowest'])} to {time(pace['highest'])})"
     ]
     if pace["all"] > 1.05 * step:
-        said.append(f"with the steps that take longer, {1 / pace['all']:,.3g} a second")
+        said.append(f"with the steps that take longer, {_rate(pace['all'])} a second")
     rows = [_line(x, step) for x in pace["lines"] if x["seconds"] >= 0.03 * step][:5]
     if pace["busy"] is not None:
         said.append(f"the GPU works {pace['busy']:.0%} of the time")

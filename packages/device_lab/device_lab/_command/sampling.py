@@ -1,6 +1,9 @@
 """Where the host is: lines of the script, and a thread that looks each millisecond."""
 
+import contextlib
+import itertools
 import linecache
+import operator
 import os
 import re
 import sys
@@ -35,12 +38,13 @@ class Frames:
             kind = self.kinds[code] = _kind(code)
         return kind
 
-    def look(self, frame):
+    def look(self, frames):
         """(path and number of the reader's innermost line, library's place below it,
-        part of a step) of a frame. An optimizer's closure is no part of the optimizer.
+        part of a step) of frames, the innermost first. An optimizer's closure is no
+        part of the optimizer.
         """
         path, line, inside, part, library = "", 0, "", "", ("", 0)
-        while frame:
+        for frame in frames:
             kind = self.kind(frame.f_code)
             if kind in ("loader", "backward") or (kind == "optimizer" and not path):
                 part = part or kind
@@ -49,19 +53,23 @@ class Frames:
             elif kind == "library" and not path and not inside:
                 library = frame.f_code.co_filename, frame.f_lineno or 0
                 inside = f"{short(library[0])}:{library[1]}"
-            frame = frame.f_back
         if not path:  # nothing is the reader's: `-m` of a library
             return *library, "", part
         return path, line, inside, part
 
     def calls(self, frame):
         """All lines of the reader and of libraries: the same in each turn of a loop."""
-        found = []
-        while frame:
-            if self.kind(frame.f_code) in ("user", "library"):
-                found.append((frame.f_code.co_filename, frame.f_lineno))
-            frame = frame.f_back
-        return tuple(found)
+        return tuple(
+            (each.f_code.co_filename, each.f_lineno)
+            for each in stack(frame)
+            if self.kind(each.f_code) in ("user", "library")
+        )
+
+
+def stack(frame):
+    while frame:
+        yield frame
+        frame = frame.f_back
 
 
 def _kind(code):
@@ -104,7 +112,9 @@ class Sampler(threading.Thread):
         # Python keeps the interpreter for 5 ms, operators of PyTorch let it go: these
         # would be seen too often
         self.interval = sys.getswitchinterval()
-        sys.setswitchinterval(min(self.interval, 0.0005))
+        sys.setswitchinterval(min(self.interval, 0.00005))
+        snapshots = iter(sys._current_frames, None)
+        self.innermost = map(operator.itemgetter(self.looked_at), snapshots)
         self.start()
 
     def stop(self):
@@ -117,18 +127,24 @@ class Sampler(threading.Thread):
         while self.on:
             time.sleep(0.001)
             step, now = self.watch.step, time.perf_counter()
-            frame = sys._current_frames().get(self.looked_at)
-            if step is not None and frame is not None:
-                try:
-                    place = look(frame)
-                except AttributeError:  # in 3.11, of a call that has just ended
-                    continue
+            if step is not None and (frames := self.running()):
+                place = look(frames)
                 half = max(0.0, now - max(last, step.start)) / 2
                 step.sampled[place] += half
                 step.sampled[before[1] if before[0] is step else place] += half
                 before = step, place
-            del frame  # it would keep the script's variables
+                del frames  # they would keep the script's variables
             last = now
+
+    def running(self):
+        """The frames of the thread. All of them in one call of C: else the thread may
+        go on meanwhile, and Python 3.11 follow a frame that has ended.
+        """
+        frames, innermost = [], itertools.islice(self.innermost, 1)
+        steps = itertools.chain(innermost, itertools.repeat("f_back"))
+        with contextlib.suppress(AttributeError, KeyError):  # the end of the stack
+            frames.extend(itertools.accumulate(steps, getattr))
+        return [frame for frame in frames if frame is not None]
 
 
 def longest(steps, parts=None):

@@ -29,7 +29,7 @@ from .._kit.errors import LabError
 from .._kit.trace import busy
 from .._kit.waits import TO_CPU
 from .faults import explain_errors
-from .sampling import FORWARD, Frames, Sampler
+from .sampling import FORWARD, Frames, Sampler, stack
 from .steps import Boundaries, world
 from .waits import StepWaits, note_scalers
 
@@ -192,7 +192,7 @@ class Watch:
         return old(thing, *args, **kwargs)
 
     def note_maker(self, thing, frame):
-        self.made[thing] = self.frames.look(frame)[:2]
+        self.made[thing] = self.frames.look(stack(frame))[:2]
 
     def iterates(self, old, loader):
         iterator = old(loader)
