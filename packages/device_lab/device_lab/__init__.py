@@ -71,17 +71,12 @@ _MODULES = {  # loaded when one of its names is first used; classes are what com
 def __getattr__(name: str) -> _typing.Any:
     import importlib
 
+    if name == "load_ipython_extension":  # %load_ext device_lab, then %%device_lab
+        return importlib.import_module("._command.cli", __name__).add_magic
     for module, names in _MODULES.items():
         if name in names.split():
             return getattr(importlib.import_module(f"._kit.{module}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def load_ipython_extension(shell: _typing.Any) -> None:
-    """%load_ext device_lab, then %%device_lab: the command's report, on a cell."""
-    from ._command.cli import add_magic
-
-    add_magic(shell)
 
 
 def __dir__() -> list[str]:
