@@ -145,6 +145,7 @@ def test_cells_that_need_what_was_not_made_say_that_they_wait(run):
     assert cells[1].outputs[0].metadata["device_lab"]["state"] == "waiting"
 
 
+@pytest.mark.slow
 def test_a_job_that_dies_leaves_cells_that_wait(run):
     cells = run(
         "from utils import launch",

@@ -194,6 +194,7 @@ def test_in_a_kernel_a_widget_and_strictly_a_line_that_can_be_stored(run):
     )
 
 
+@pytest.mark.slow
 def test_without_a_page_or_without_widgets():
     """Plain Python, IPython in a terminal, a kernel without ipywidgets."""
     code = f"""import sys; from types import SimpleNamespace; import IPython

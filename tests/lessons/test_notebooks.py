@@ -109,6 +109,7 @@ def test_rule_notices(broken, change, message):
     assert message in broken(change)
 
 
+@pytest.mark.slow
 def test_command_fails_where_a_lesson_breaks_a_rule(broken, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["notebooks.py", "check", str(broken.path)])
     for change, status in (

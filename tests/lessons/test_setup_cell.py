@@ -93,6 +93,7 @@ def test_a_lesson_runs_alone_in_an_empty_folder_and_fetches_once(
     assert text_of(cells[-1]).strip() == course
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("git", ["missing", "of no use"])
 def test_without_git_the_course_comes_as_an_archive(
     git, lesson, tmp_path, copy, published, monkeypatch

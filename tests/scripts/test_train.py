@@ -402,6 +402,7 @@ def test_torchtpu_shows_each_process_one_chip_its_own(monkeypatch, words):
     assert (device.type, train.pick_precision(device, args)) == ("tpu", "bf16")
 
 
+@pytest.mark.slow
 def test_where_no_tpu_is_the_script_says_it_in_one_line():
     missing = [sys.executable, SCRIPTS / "train.py", "--device=tpu"]
     done = subprocess.run(missing, capture_output=True, text=True, timeout=120)

@@ -185,6 +185,7 @@ def assert_refused(script, says, *words, status=2, **env):
     assert not usage or (usage[0].startswith("usage: ") and ": error: " in last), end
 
 
+@pytest.mark.slow
 @both_scripts
 @pytest.mark.parametrize(
     "content", ["nothing", "text", "half", "another dict", "code to run"]

@@ -31,6 +31,7 @@ class Broken(nn.Module):
         return y * 2
 
 
+@pytest.mark.slow
 def test_graphs_and_breaks_with_their_line():
     pays = does_it_pay(Broken(), torch.ones(2, 4), **EAGER)
     assert pays.graphs == 2 and pays.recompiled == 0
@@ -42,6 +43,7 @@ def test_graphs_and_breaks_with_their_line():
     assert "graph breaks: 1" in str(pays)
 
 
+@pytest.mark.slow
 def test_breaks_of_one_line_are_counted_as_they_are():
     def read(x):
         return x.sum().item()

@@ -347,6 +347,7 @@ class Stream(IterableDataset):
         return iter(range(40))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_stream_whose_length_nobody_knows(workers):
     options = {"num_workers": workers, "multiprocessing_context": "fork"}

@@ -97,6 +97,7 @@ def test_autocast_for_the_cpu_is_the_device_s(autocast):
     assert next(both).peak == next(both).peak
 
 
+@pytest.mark.slow
 def test_checkpoints_are_suggested_under_autocast():
     need = rehearse(training(casts=HALF))
     way = "each block in torch.utils.checkpoint"
@@ -144,6 +145,7 @@ def in_parts():
     return step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrap", [Wrapper, averaged, None])
 def test_wrappers_that_register_the_model_hide_no_suggestion(wrap):
     need = rehearse(training(wrap=wrap) if wrap else in_parts)
@@ -622,6 +624,7 @@ def test_a_step_in_the_place_of_make_is_told_so():
         rehearse(builds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("registered", [False, True])
 def test_blocks_in_a_plain_list_are_blocks(registered):
     """They are suggested whether their parent registers them or not."""

@@ -92,6 +92,7 @@ def test_long_steps_and_evaluations_are_told_apart():
     watch = SimpleNamespace(
         boundaries=SimpleNamespace(anchor=("optimizer", (), 0)),
         loaders={},
+        device=lambda: torch.device("cpu"),
         steps=[],
         found={},
     )

@@ -31,6 +31,7 @@ VERDICTS = {  # announcement → old part, with a new part that prints 1
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("announced", VERDICTS)
 def test_each_verdict_is_measured(announced, capsys, monkeypatch):
     cell(VERDICTS[announced], "import time\ntime.sleep(0.01)\nprint(1)", announced)

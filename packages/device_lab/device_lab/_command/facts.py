@@ -188,6 +188,9 @@ def pace(watch, timed):
     parts = {name: _mean(usual, "parts", name) for name in PARTS}
     parts[FORWARD] = max(0.0, mean - sum(parts.values()))
     lines = longest(usual, parts)
+    if watch.device().type == "cpu":  # what `.to` costs there is no copy
+        for row in lines:
+            row["part"] = row["part"].replace("copy", "")
     parts["copy"] = sum(row["seconds"] for row in lines if row["part"] == "copy")
     parts[FORWARD] -= parts["copy"]
     on_device = {name: _mean(usual, "device_parts", name) for name in (*parts,)}
