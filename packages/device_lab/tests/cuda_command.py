@@ -25,7 +25,7 @@ for x, y in DataLoader(data, batch_size=16, pin_memory=True):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    kept.append(loss)
+    kept.append((loss, torch.zeros(64, 64, device="cuda")))
     if len(kept) % 5 == 0:
         print(loss.item())
 print(torch.cuda.memory.memory_allocated() > 0)
@@ -58,6 +58,6 @@ def test_a_report_on_a_gpu(tmp_path):
     rare = [row for row in facts["waits"]["rows"] if not row["each"]]
     assert [(row["where"], row["every"]) for row in rare] == [("train.py:19", 5)]
     assert facts["memory"]["keeper"]["name"] == "kept"
-    assert facts["memory"]["grows"] == 0 or facts["memory"]["grows"] == 512
+    assert facts["memory"]["grows"] >= 64 * 64 * 4
     assert facts["pace"]["device_parts"]["backward"] >= 0
     assert not [note for note in facts["notes"] if "error" in note]

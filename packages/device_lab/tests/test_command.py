@@ -147,6 +147,12 @@ for i in torch.utils.data.DataLoader(Data()): step(i)
             0,
             "PACE",
         ),
+        "an error of the watch's own": (
+            "from device_lab._command.watch import Watch\n"
+            "Watch.following = lambda self: 1 / 0\nfor i in range(40): step()",
+            0,
+            "an error of its own: ZeroDivisionError",
+        ),
         "os._exit": ("import os\nfor i in range(4): step()\nos._exit(5)", 5, ""),
         "an optimizer for each step": (
             "for i in range(90):\n    optimizer = torch.optim.SGD([w], lr=0.1)\n"

@@ -144,11 +144,15 @@ class Watch:
         try:
             with torch._C.DisableTorchFunction():
                 return function(*args)
-        except Exception:
-            text = traceback.format_exc(-3)
-            self.notes.append(f"The watching ended by an error of its own: {text}")
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            at = f"{os.path.basename(where.filename)}:{where.lineno}"
+            said = f"{type(error).__name__}: {error}, {at}"
+            self.notes.append(f"The watching ended by an error of its own: {said}.")
             self.on = False
-            self.leave()
+            for _ in range(3):  # what has failed once is not asked again
+                with contextlib.suppress(Exception):
+                    self.leave()
         finally:
             self.spent += time.perf_counter() - begin
 
