@@ -33,15 +33,11 @@ def test_a_general_entry_comes_after_what_a_listing_is_like():
     assert [entry.id for entry in found] == ["amp/scaler", "movement/not-compiled"]
 
 
-# of what is like this one, an operation in a block cannot be known without its block
-BY_INDENTATION = {"CUDA graph": {"graphs/inputs-in-capture"}}
-
-
 def test_a_listing_without_its_indentation_is_like_the_same_entries():
     wrong = []
     for name, listing in LISTINGS.items():
         flat = re.sub(r"(?m)^[ \t]+", "", listing.source)
-        expected = ids_of(listing.source) - BY_INDENTATION.get(name, set())
+        expected = ids_of(listing.source)
         if ids_of(flat) != expected:
             wrong.append(f"{name}: {ids_of(flat)}, not {expected}")
     assert not wrong, "\n".join(wrong)

@@ -5,15 +5,9 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from torch_messages import code, rules
-from torch_messages.messages import Entry, entries, fitting, plain, weight, words
+from torch_messages import code, near, paste, rules
+from torch_messages.messages import Entry, entries, fitting, plain
 
-# what logging puts before a message: a date, a level, a source
-LOGGED = re.compile(
-    r"^\s*(?:\[?[\d/-]{8,10}[ T][\d:.,]+Z?\]?[\s-]*)?"
-    r"(?:\[?(?:INFO|WARNING|ERROR|CRITICAL|DEBUG)\]?[\s:-]+)?",
-    re.M,
-)
 # what a text is about → where its makers read questions
 ASK = {
     "torch_xla": "pytorch/xla",
@@ -24,7 +18,6 @@ ASK = {
     "transformers": "huggingface/transformers",
     "lightning": "Lightning-AI/pytorch-lightning",
 }
-ERROR = re.compile(r"^[\w.]*(?:Error|Exception|Warning)\b:? *")
 
 
 @dataclass(frozen=True)
@@ -39,6 +32,17 @@ class Found:
     near: bool = False
 
 
+class Result(NamedTuple):
+    """What fits a text. answers: best first, several are equally good. others: what
+    else stands in it. unknown: a line that says that something has failed, and is not
+    known.
+    """
+
+    answers: list
+    others: list
+    unknown: str = ""
+
+
 def find(text: str) -> tuple[list[Found], list[Found]]:
     """What fits a text, best first: a list with the answer (several are equally good),
     and one with what else stands in the text.
@@ -47,27 +51,42 @@ def find(text: str) -> tuple[list[Found], list[Found]]:
     >>> [(answer.entry.id, answer.by) for answer in answers]
     [('tpu/mark-step', 'name')]
     """
-    text = text.strip()
+    return look(text)[:2]
+
+
+def look(text: str) -> Result:
+    """As find, with the line that has failed, if it is not known."""
+    text = paste.clean(text)
     if not text:
-        return [], []
-    if code.is_code(text) and not text.endswith("()"):
-        if entries_like := code.like(text)[: rules.MOST]:
-            return [Found(entry, "listing") for entry in entries_like], []
-    if by_name := named(text):
-        return by_name, []
-    if code.is_program(text):  # its texts are its own; a comment may quote what it got
-        return _word_for_word(plain("\n".join(re.findall("#.*", text))))
-    return of_message(text)
+        return Result([], [])
+    sorted_paste = paste.sort(text)
+    like = [Found(entry, "listing") for entry in code.like(sorted_paste.code)]
+    if "\n" not in text and (text.endswith("()") or not like):
+        if by_name := named(text):
+            return Result(by_name, [])
+        if not like:
+            return _of_paste(
+                sorted_paste.as_text() if sorted_paste.code else sorted_paste
+            )
+    result = _of_paste(sorted_paste)
+    if not (result.answers or result.others or result.unknown):
+        return Result(like[: rules.MOST], [])
+    known = {found.entry for found in (*result.answers, *result.others)}
+    more = [each for each in like if not each.entry.fine and each.entry not in known]
+    return result._replace(others=[*result.others, *more[: rules.MOST]])
 
 
 def missed(text):
     """What is said of a text that is not known: which line to search for, and where."""
-    if code.is_program(text):
+    if code.is_code(text):
         return "Nothing collected here is like this listing. It may be right or not."
-    bare = LOGGED.sub("", rules.PREFIX.sub("", rules.FRAME.sub("", text)))
-    lines = [line.strip() for line in bare.splitlines() if line.strip()]
-    errors = [line for line in lines if re.search("Error|Exception|Warning", line)]
-    line = ERROR.sub("", (errors or lines or [""])[-1]) or text.strip()
+    line = look(text).unknown
+    if not line:
+        lines = [
+            kept for kind, kept in paste.sort(text).lines if kept and kind != "frame"
+        ]
+        line = (lines or [""])[-1]
+    line = rules.HEADS.sub("", line) or text.strip()
     if len(line) > 90:
         line = line[:90].rpartition(" ")[0] or line[:90]
     low = text.lower()
@@ -81,11 +100,24 @@ def missed(text):
 
 def of_message(text):
     """As find, of a text that is a message and nothing else."""
-    answers, others = _word_for_word(plain(text))
-    if answers:
-        return answers, others
-    near = _part(text) or _like(text)
-    return [Found(entry, wording=wording, near=True) for entry, wording in near], []
+    result = _of_paste(paste.sort(paste.clean(text)))
+    return result.answers, result.others
+
+
+def _of_paste(sorted_paste):
+    """The Result for what is no code in a paste."""
+    ranked = _ranked(sorted_paste)
+    answers = _answers(ranked)
+    unknown = _unknown(sorted_paste, ranked)
+    if unknown and answers and answers[0].rank[:2] < SERIOUS:
+        answers = []
+    others = [place for place in ranked if place not in answers]
+    found, guesses = [place.found() for place in answers], []
+    text = unknown or ("" if others else sorted_paste.text)
+    if not found and len(text) <= rules.SHORT:
+        guesses = near.near(text)
+    found += [Found(entry, wording=wording, near=True) for entry, wording in guesses]
+    return Result(found, [place.found() for place in others], unknown)
 
 
 def of_listing(source, message):
@@ -121,7 +153,7 @@ def named(name):
             continue
         elif any(_ends(bare, each) or _ends(each, bare) for each in names):
             by_end.append(entry)
-        elif any(_has(plain(wording), bare) for wording in entry.says):
+        elif any(near.has(plain(wording), bare) for wording in entry.says):
             by_message.append(entry)
     only = by_message if len(by_message) == 1 else []
     best = by_whole or by_end or only
@@ -141,155 +173,89 @@ def _ends(name, short):
     return name.endswith("." + short)
 
 
-def _has(text, name):
-    if name not in text:
-        return False
-    whole = rf"(?<![a-z0-9_]){re.escape(name)}(?![a-z0-9_])"
-    return bool(re.search(whole, text))
-
-
 # --------------------------------------------------------------------------------------
 # Messages, word for word
 
+SERIOUS = (True, 2)  # rank from which on a place is more than a warning
 
-class Place(NamedTuple):
-    """Where a wording stands in a text. weight: what its words say. Of an entry the
-    greatest counts.
+
+@dataclass(frozen=True)
+class Place:
+    """Where a wording stands in a paste, and in which line. rank: the greatest is
+    answered first.
     """
 
-    weight: float
+    entry: Entry
+    wording: str
     start: int
     end: int
-    wording: str
+    rank: tuple
+    line: int
+
+    def found(self):
+        return Found(self.entry, wording=self.wording)
 
 
-def _word_for_word(text):
-    """(those that answer, the others): Found, whose wordings stand in a plain text."""
-    places = {}
-    for id, wording, match in fitting(text):
-        place = Place(_own(wording)[2], *match.span(), wording)
-        if id not in places or place[:3] > places[id][:3]:
-            places[id] = place
-    outer = [id for id in places if not _is_within_another(id, places)]
-    table = entries()
-    causes = [id for id in outer if not table[id].cover] or outer
-    if not causes:
-        return [], []
-    if table[causes[0]].cover:  # nothing else: the first, which the others follow
-        causes.sort(key=lambda id: places[id].start)
-    else:
-        causes.sort(key=lambda id: _rank(text, places[id]), reverse=True)
-    best = places[causes[0]]
-    answers = [id for id in causes if places[id][1:3] == best[1:3]]
-    others = [id for id in causes if id not in answers]
-    return (
-        [Found(table[id], wording=places[id].wording) for id in answers],
-        [Found(table[id], wording=places[id].wording) for id in others],
-    )
-
-
-def _is_within_another(id, places):
-    """Whether what fits an entry is a part of what fits another, and says less."""
-    inner = places[id]
-    return any(
-        outer.start <= inner.start
-        and inner.end <= outer.end
-        and outer.weight > inner.weight
-        for other, outer in places.items()
-        if other != id
-    )
-
-
-def _rank(text, place):
-    """What is answered first: the cause of another error, an error rather than a
-    warning, the last in the text.
+def _ranked(sorted_paste):
+    """The places of a paste in which wordings stand, of each entry the one that says
+    most, the best first. Without those that are a part of another.
     """
+    best, table = {}, entries()
+    for id, wording, span in fitting(sorted_paste.text):
+        said = near.counted(wording)[2], *span
+        if id not in best or said > best[id][0]:
+            best[id] = said, wording
+    places = []
+    for id, ((weight, start, end), wording) in best.items():
+        if not any(
+            other[1] <= start and end <= other[2] and other[0] > weight
+            for other, _ in best.values()
+        ):
+            rank = _rank(table[id], sorted_paste, start, weight)
+            line = sorted_paste.at(start)
+            places.append(Place(table[id], wording, start, end, rank, line))
+    return sorted(places, key=lambda place: place.rank, reverse=True)
+
+
+def _rank(entry, sorted_paste, start, weight):
+    """What is answered first: what is not harmless; of an error rather than of a
+    warning; what failed, rather than what only says so; the cause of another error; the
+    last. Of those that only say so the first, which the others follow.
+    """
+    says = paste.SAYS[sorted_paste.kind(start)]
+    text = sorted_paste.text
     original = text.rfind(rules.ORIGINAL)
-    joints = [match.start() for match in rules.BEFORE.finditer(text)]
+    joints = [found.start() for found in rules.BEFORE.finditer(text)]
     if original >= 0:
-        is_cause = place.start > original
+        is_cause = start > original
     else:
-        is_cause = bool(joints) and place.start < joints[-1]
-    is_warning = "warning" in text[max(0, place.start - 80) : place.end]
-    return is_cause, not is_warning, place.start, place.weight
+        is_cause = bool(joints) and start < joints[-1]
+    place = -start if entry.cover else start
+    return not entry.harmless, min(says, 2), not entry.cover, is_cause, place, weight
 
 
-# --------------------------------------------------------------------------------------
-# Messages and questions, by likeness
+def _answers(ranked):
+    """The first of them, and those that stand at the same place."""
+    return [
+        place
+        for place in ranked
+        if (place.start, place.end) == (ranked[0].start, ranked[0].end)
+    ]
 
 
-def _part(text):
-    """(entry, the wording) of which a short text is most, where it is a part
-    of one or two entries alone: people quote the words that they understand.
+def _unknown(sorted_paste, ranked):
+    """The last line that says that something has failed, unless it, or another one that
+    may be its cause, is known; "" then.
     """
-    part = rules.HEADS.sub("", plain(text)).strip(" .:;!-()[]<>")
-    own = weight(set(words(part)))
-    if "\n" in part or own < rules.LEAST:
-        return []
-    holders, share = {}, 0.0
-    for entry in entries().values():
-        for wording in entry.says:
-            if _has(plain(wording), part):
-                holders.setdefault(entry.id, (entry, wording))
-                share = max(share, own / _own(wording)[2])
-    return list(holders.values()) if len(holders) <= 2 and share > rules.PART else []
-
-
-def _like(text):
-    """(entry, the wording) that a text is most like, the best first."""
-    shown = rules.FRAME.sub("", text) if "Traceback" in text else text
-    asked = words(shown)
-    asked_set, scores = set(asked), {}
-    for entry in entries().values():
-        rated = [(_share(wording, asked, asked_set), wording) for wording in entry.says]
-        if len(asked) < rules.LONG:
-            rated += [(_question(each, asked_set), each) for each in entry.asked]
-        score, wording = max(rated, default=(0.0, ""))
-        if score:
-            scores[entry.id] = score, wording
-    best = max(scores.values(), default=(0.0, ""))[0]
-    near = [id for id, (score, _) in scores.items() if score >= rules.CLOSE * best]
-    near.sort(key=lambda id: -scores[id][0])
-    return [(entries()[id], scores[id][1]) for id in near[:2]]
-
-
-@functools.cache
-def _own(wording):
-    """The words of one of the table's texts, the same as a set, and what they say."""
-    listed = words(wording)
-    return listed, frozenset(listed), weight(set(listed))
-
-
-def _share(wording, asked, asked_set):
-    """What a wording and the part of a text that is most like it have in common, as a
-    share of what they say together; 0 where that is too little.
-    """
-    listed, own, whole = _own(wording)
-    if own.isdisjoint(asked_set):
-        return 0.0
-    common = weight(own & asked_set)
-    if common < rules.LEAST or common < rules.LIKE * whole:
-        return 0.0
-    best = 0.0
-    for n, word in enumerate(asked):
-        if word in own:
-            part = set(asked[n : n + len(listed) + rules.MORE])
-            common = weight(own & part)
-            best = max(best, common / (whole + weight(part - own, 0.5)))
-    return best if best >= rules.LIKE else 0.0
-
-
-def _question(wording, asked_set):
-    """The same of a question, wherever its words stand: of both, or nearly all of the
-    question within a longer text.
-    """
-    _, own, whole = _own(wording)
-    common = weight(own & asked_set)
-    if common < rules.LEAST:
-        return 0.0
-    of_both = 2 * common / (whole + weight(asked_set))
-    of_it = common / whole if common >= rules.MUCH else 0.0
-    return max(
-        of_both if of_both >= rules.ASKED else 0.0,
-        of_it if of_it >= rules.MOST_OF else 0.0,
-    )
+    known = [place for place in ranked if not place.entry.harmless]
+    if any(not place.entry.cover and place.rank[:2] >= SERIOUS for place in known):
+        return ""
+    lines, left = sorted_paste.lines, []
+    for n in sorted_paste.failed():
+        below = n + 1  # what belongs to it
+        while below < len(lines) and lines[below][0] == "text" and lines[below][1]:
+            below += 1
+        if not any(n <= place.line < below for place in known):
+            left.append(n)
+    errors = [n for n in left if lines[n][0] == "error"]
+    return lines[(errors or left)[-1]][1] if left else ""

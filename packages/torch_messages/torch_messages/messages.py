@@ -5,10 +5,8 @@ An entry is found by the words of a message (`says`), by how people put it (`ask
 a name (`names`) or by what a listing contains (`code`).
 """
 
-import collections
 import functools
 import math
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,6 @@ else:  # the same code under another name
     import tomli as tomllib
 
 TABLE = Path(__file__).with_name("messages.toml")
-PART = re.compile("[a-z0-9_]+")  # of a plain text, between what is no part of a word
 
 
 @dataclass(frozen=True)
@@ -39,6 +36,7 @@ class Entry:
     code: alternatives of pieces that a listing has
     cover: whether it only says that something else has failed
     fine: whether an old listing that is like it does as well as the lines of today
+    harmless: whether nothing has failed
     unlike: pairs of a neighbor's id and what tells the two apart
     lesson: of PyTorch Device Lab, its number and the id of a cell
     often: whether everybody meets it
@@ -56,6 +54,7 @@ class Entry:
     code: tuple = ()
     cover: bool = False
     fine: bool = False
+    harmless: bool = False
     unlike: tuple = ()
     lesson: str = ""
     often: bool = False
@@ -109,68 +108,67 @@ def plain(text):
     return rules.SPACE.sub(" ", text).strip().lower()
 
 
-def pattern(wording):
-    """The regular expression for a wording in a plain text. Behind it a word may go on
-    (`cublas`, `cublasSgemm`), a number may not.
-    """
-    pieces = [re.escape(piece.strip()) for piece in plain(wording).split("…")]
-    begin = r"(?<![a-z0-9_])" if re.match("[a-z0-9_]", plain(wording)) else ""
-    end = "(?![0-9])" if re.search("[0-9]$", plain(wording)) else ""
-    return re.compile(f"{begin}{f'.{{0,{rules.GAP}}}?'.join(pieces)}{end}")
-
-
 @functools.cache
-def patterns():
-    """(id, wording, its regular expression) of the whole table."""
-    return [
-        (entry.id, wording, pattern(wording))
-        for entry in entries().values()
-        for wording in entry.says
-    ]
+def pieces(wording):
+    """The parts of a wording between its …, plain."""
+    return [piece.strip() for piece in plain(wording).split("…")]
+
+
+def stands(wording, text):
+    """(start, end) of the first place where a wording stands in a plain text, or None.
+    A name ends where it ends: `torch` is not in torch_xla; an … at the end of a wording
+    lets its last word go on.
+    """
+    first, *further = pieces(wording)
+    start = text.find(first)
+    while start >= 0:
+        end = _end(further, text, start + len(first))
+        open_end = further[-1:] == [""]
+        if end and not (
+            _goes_on(text, start) or (not open_end and _goes_on(text, end))
+        ):
+            return start, end
+        start = text.find(first, start + 1)
+    return None
+
+
+def _end(further, text, end):
+    """Where a wording ends whose first piece ends at `end`; None if the others do not
+    follow.
+    """
+    for piece in further:
+        place = text.find(piece, end, end + rules.GAP + len(piece))
+        if place < 0:
+            return None
+        end = place + len(piece)
+    return end
+
+
+def _goes_on(text, place):
+    """Whether a name of a text goes on at a place."""
+    before, behind = text[max(place - 1, 0) : place], text[place : place + 2]
+    return bool(rules.LETTER.match(before) and rules.GOES_ON.match(behind))
 
 
 def fitting(text):
-    """(id, wording, its match) of the wordings that stand in a plain text, in the order
-    of the table.
+    """(id, wording, (start, end)) of the wordings that stand in a plain text, in the
+    order of the table.
     """
-    index = _index()
-    places = set(index[""]).union(*(index.get(word, ()) for word in PART.findall(text)))
-    for place in sorted(places):
-        id, wording, expression = patterns()[place]
-        if match := expression.search(text):
-            yield id, wording, match
-
-
-@functools.cache
-def _index():
-    """word → places in patterns() of the wordings that cannot fit a text without it: of
-    each wording its rarest such word, "" where it has none.
-    """
-    required = [whole_words(wording) for _, wording, _ in patterns()]
-    count = collections.Counter(word for some in required for word in set(some))
-    index = {"": []}
-    for place, some in enumerate(required):
-        index.setdefault(min(some, key=count.get, default=""), []).append(place)
-    return index
-
-
-def whole_words(wording):
-    """The words that stand whole in each text that a wording fits: not the last before
-    an … or the end, which may go on there, and not the first behind an ….
-    """
-    pieces = [piece.strip() for piece in plain(wording).split("…")]
-    return [
-        word[0]
-        for n, piece in enumerate(pieces)
-        for word in PART.finditer(piece)
-        if word.end() < len(piece) and (word.start() > 0 or n == 0)
-    ]
+    for entry in entries().values():
+        for wording in entry.says:
+            if place := stands(wording, text):
+                yield entry.id, wording, place
 
 
 @functools.lru_cache(maxsize=4096)
 def words(text):
-    """The words of a text in their order, without endings, numbers, what only asks."""
-    stems = [rules.ENDING.sub("", word) for word in rules.WORD.findall(plain(text))]
+    """The words of a text in their order, without endings, numbers, what only asks; of
+    Chinese each two letters.
+    """
+    text = plain(text)
+    stems = [rules.ENDING.sub("", word) for word in rules.WORD.findall(text)]
+    for run in rules.HAN.findall(text):
+        stems += [run[n : n + 2] for n in range(len(run) - 1)]
     return [stem for stem in stems if stem not in rules.ASKING]
 
 
