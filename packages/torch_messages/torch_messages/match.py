@@ -113,7 +113,7 @@ def _of_paste(sorted_paste):
         answers = []
     others = [place for place in ranked if place not in answers]
     found, guesses = [place.found() for place in answers], []
-    text = unknown or ("" if others else sorted_paste.text)
+    text = unknown or ("" if others else sorted_paste.said())
     if not found and len(text) <= rules.SHORT:
         guesses = near.near(text)
     found += [Found(entry, wording=wording, near=True) for entry, wording in guesses]

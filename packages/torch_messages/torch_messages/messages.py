@@ -154,10 +154,19 @@ def fitting(text):
     """(id, wording, (start, end)) of the wordings that stand in a plain text, in the
     order of the table.
     """
-    for entry in entries().values():
-        for wording in entry.says:
-            if place := stands(wording, text):
-                yield entry.id, wording, place
+    for id, wording, first in _beginnings():
+        if first in text and (place := stands(wording, text)):
+            yield id, wording, place
+
+
+@functools.cache
+def _beginnings():
+    """(id, wording, its first piece) of the whole table."""
+    return [
+        (entry.id, wording, pieces(wording)[0])
+        for entry in entries().values()
+        for wording in entry.says
+    ]
 
 
 @functools.lru_cache(maxsize=4096)

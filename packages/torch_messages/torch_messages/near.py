@@ -85,8 +85,7 @@ def _part(text):
 
 def _like(text):
     """(entry, the wording) that a text is most like, the best first."""
-    shown = rules.FRAME.sub("", text) if "Traceback" in text else text
-    asked = words(shown)
+    asked = words(text)
     asked_set, scores = set(asked), {}
     for entry in entries().values():
         rated = [(_share(wording, asked, asked_set), wording) for wording in entry.says]

@@ -41,6 +41,12 @@ class Paste:
         """The same with its code as text."""
         return Paste((("text", self.code),), "", plain(self.code), (0,))
 
+    def said(self):
+        """The lines without frames, as one text."""
+        return "\n".join(
+            line for kind, line in self.lines if line and kind not in ("frame", "joint")
+        )
+
     def failed(self):
         """The numbers of the lines that say that something has failed."""
         return [n for n, (kind, _) in enumerate(self.lines) if SAYS[kind] == 3]
