@@ -67,6 +67,25 @@ net, x = nn.Linear(4, 4), torch.randn(4, 4)
 torch.backends.cuda.matmul.fp32_precision = "tf32"
 torch.get_float32_matmul_precision()
 """,
+    "amp/tf32-cudnn": r"""
+import torch
+torch.backends.cudnn.conv.fp32_precision = "ieee"
+torch.backends.cudnn.allow_tf32
+""",
+    "amp/tf32-cudnn#2": r"""
+import torch
+torch.backends.cudnn.fp32_precision = "ieee"
+torch.backends.cudnn.conv.fp32_precision = "ieee"
+hasattr(torch.backends.cudnn, "allow_tf32")
+""",
+    "amp/nested-tensor": r"""
+from torch import nn
+nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2), 1)
+""",
+    "graphs/meshgrid": r"""
+import torch
+torch.meshgrid(torch.arange(2), torch.arange(3))
+""",
     "amp/apex": r"""
 from apex import amp
 """,

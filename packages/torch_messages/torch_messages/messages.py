@@ -35,6 +35,7 @@ class Entry:
     names: bare names that it answers
     code: alternatives of pieces that a listing has
     cover: whether it only says that something else has failed
+    harmless: whether nothing is wrong, and its line may be ignored
     fine: whether an old listing that is like it does as well as the lines of today
     harmless: whether nothing has failed
     unlike: pairs of a neighbor's id and what tells the two apart
@@ -53,6 +54,7 @@ class Entry:
     names: tuple = ()
     code: tuple = ()
     cover: bool = False
+    harmless: bool = False
     fine: bool = False
     harmless: bool = False
     unlike: tuple = ()
