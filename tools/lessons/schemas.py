@@ -89,6 +89,7 @@ ENTRY = _object(
     names=SAYS,
     code={"type": "array", "items": SAYS, "minItems": 1},
     cover={"const": True},
+    harmless={"const": True},
     fine={"const": True},
     since=VERSION,
     until=VERSION,

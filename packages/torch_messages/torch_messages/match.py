@@ -181,8 +181,8 @@ SERIOUS = (True, 2)  # rank from which on a place is more than a warning
 
 @dataclass(frozen=True)
 class Place:
-    """Where a wording stands in a paste, and in which line. rank: the greatest is
-    answered first.
+    """Where a wording stands in a paste, and in which lines (the first, behind the
+    last). rank: the greatest is answered first.
     """
 
     entry: Entry
@@ -190,7 +190,7 @@ class Place:
     start: int
     end: int
     rank: tuple
-    line: int
+    lines: range
 
     def found(self):
         return Found(self.entry, wording=self.wording)
@@ -211,18 +211,20 @@ def _ranked(sorted_paste):
             other[1] <= start and end <= other[2] and other[0] > weight
             for other, _ in best.values()
         ):
-            rank = _rank(table[id], sorted_paste, start, weight)
-            line = sorted_paste.at(start)
-            places.append(Place(table[id], wording, start, end, rank, line))
+            lines = range(sorted_paste.at(start), sorted_paste.at(end - 1) + 1)
+            rank = _rank(table[id], sorted_paste, (start, end), weight)
+            places.append(Place(table[id], wording, start, end, rank, lines))
     return sorted(places, key=lambda place: place.rank, reverse=True)
 
 
-def _rank(entry, sorted_paste, start, weight):
+def _rank(entry, sorted_paste, span, weight):
     """What is answered first: what is not harmless; of an error rather than of a
     warning; what failed, rather than what only says so; the cause of another error; the
     last. Of those that only say so the first, which the others follow.
     """
-    says = paste.SAYS[sorted_paste.kind(start)]
+    start, end = span
+    kinds = sorted_paste.kind(start), sorted_paste.kind(end - 1)
+    says = max(paste.SAYS[kind] for kind in kinds)
     text = sorted_paste.text
     original = text.rfind(rules.ORIGINAL)
     joints = [found.start() for found in rules.BEFORE.finditer(text)]
@@ -247,15 +249,14 @@ def _unknown(sorted_paste, ranked):
     """The last line that says that something has failed, unless it, or another one that
     may be its cause, is known; "" then.
     """
-    known = [place for place in ranked if not place.entry.harmless]
-    if any(not place.entry.cover and place.rank[:2] >= SERIOUS for place in known):
+    if any(not place.entry.cover and place.rank[:2] >= SERIOUS for place in ranked):
         return ""
     lines, left = sorted_paste.lines, []
     for n in sorted_paste.failed():
         below = n + 1  # what belongs to it
         while below < len(lines) and lines[below][0] == "text" and lines[below][1]:
             below += 1
-        if not any(n <= place.line < below for place in known):
+        if not any(set(place.lines) & set(range(n, below)) for place in ranked):
             left.append(n)
     errors = [n for n in left if lines[n][0] == "error"]
     return lines[(errors or left)[-1]][1] if left else ""

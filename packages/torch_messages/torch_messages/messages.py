@@ -37,7 +37,6 @@ class Entry:
     cover: whether it only says that something else has failed
     harmless: whether nothing is wrong, and its line may be ignored
     fine: whether an old listing that is like it does as well as the lines of today
-    harmless: whether nothing has failed
     unlike: pairs of a neighbor's id and what tells the two apart
     lesson: of PyTorch Device Lab, its number and the id of a cell
     often: whether everybody meets it
@@ -56,7 +55,6 @@ class Entry:
     cover: bool = False
     harmless: bool = False
     fine: bool = False
-    harmless: bool = False
     unlike: tuple = ()
     lesson: str = ""
     often: bool = False
@@ -176,7 +174,7 @@ def words(text):
     """The words of a text in their order, without endings, numbers, what only asks; of
     Chinese each two letters.
     """
-    text = plain(text)
+    text = rules.BETWEEN_HAN.sub("", plain(text))
     stems = [rules.ENDING.sub("", word) for word in rules.WORD.findall(text)]
     for run in rules.HAN.findall(text):
         stems += [run[n : n + 2] for n in range(len(run) - 1)]

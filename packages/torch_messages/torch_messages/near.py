@@ -10,7 +10,7 @@ from torch_messages.messages import entries, pieces, plain, weight, words
 
 
 def near(text):
-    """(entry, the wording or question) that a text is most like, of two at most."""
+    """(entry, the wording or question) that a text is most like, three at most."""
     return _cut(text) or _part(text) or _like(text)
 
 
@@ -23,8 +23,8 @@ def has(text, name):
 
 
 def _cut(text):
-    """(entry, the wording) of which a text ends with the beginning, if that is of one
-    or two entries alone: what was cut off on its way.
+    """(entry, the wording) of which a text ends with the beginning: what was cut off on
+    its way. None if more than rules.CUT_ENTRIES begin so.
     """
     text = rules.HEADS.sub("", plain(text)).rstrip(" .…")
     found, most = {}, 0
@@ -34,9 +34,12 @@ def _cut(text):
                 if size > most:
                     found, most = {}, size
                 if size == most:
-                    found[entry.id] = entry, wording
+                    found.setdefault(entry.id, []).append((len(wording), wording))
     said = weight(set(words(text[-most:]))) if most else 0
-    return list(found.values()) if len(found) <= 2 and said >= rules.LEAST else []
+    if len(found) > rules.CUT_ENTRIES or said < rules.LEAST:
+        return []
+    shortest = sorted((*min(some), id) for id, some in found.items())
+    return [(entries()[id], wording) for _, wording, id in shortest]
 
 
 def _begun(wanted, text):

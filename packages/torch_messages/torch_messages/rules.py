@@ -20,6 +20,7 @@ MOST_OF = RULES["MOST_OF"]  # of a question, where that is
 MUCH = RULES["MUCH"]  # at least
 PART = RULES["PART"]  # of a wording, at least, that a part of it says
 LONG = RULES["LONG"]  # words, from which on a text is a paste and no question
+CUT_ENTRIES = RULES["CUT_ENTRIES"]  # that may begin with the same words
 CUT_WITHIN = RULES["CUT_WITHIN"]  # of a wording, with whose beginning a text ends
 CUT_BETWEEN = RULES["CUT_BETWEEN"]  # if it ends between words
 HEAD = RULES["HEAD"]  # letters of it that are looked for
@@ -36,7 +37,8 @@ LETTER = re.compile(RULES["LETTER"])  # a letter of a name
 GOES_ON = re.compile(RULES["GOES_ON"])  # what follows where one has not ended
 COLORS = re.compile(RULES["COLORS"])
 # [rank0]: or [rank0]:[W825 13:09:39.967659278 ProcessGroupNCCL.cpp:1538], and frames
-HAN = re.compile(RULES["HAN"])
+HAN = re.compile(RULES["HAN"])  # Chinese
+BETWEEN_HAN = re.compile(RULES["BETWEEN_HAN"])  # a space that says nothing
 PREFIX = re.compile(RULES["PREFIX"], re.M | re.I)
 
 # What stands in a paste
