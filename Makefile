@@ -81,7 +81,7 @@ help-all: help
 	@echo "make record-emulated record what the emulated CUDA device can tell"
 	@echo "make site            the website, from lessons as they are stored: dist/site"
 	@echo "make bench           train.py against Accelerate and Lightning;"
-	@echo "                     what importing utils costs"
+	@echo "                     what importing utils, what a look-up costs"
 	@echo "make clean           remove the environments and caches"
 
 env:
@@ -266,6 +266,7 @@ test-site: site
 bench:
 	$(SETUP) --venv .venv-bench --requirements benchmarks/requirements.txt
 	$(BENCH) -m benchmarks.import_cost
+	$(BENCH) -m benchmarks.look_up
 	$(BENCH) -m benchmarks.train_loops $(BENCH_ARGS)
 
 clean:

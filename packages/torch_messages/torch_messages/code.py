@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from torch_messages import messages, rules
 
-CLOSING = {"(": ")", "[": "]", "{": "}"}
+OPENING, CLOSING = ("(", "[", "{"), (")", "]", "}")
 ANY = "…"  # in the pieces of an entry
 
 
@@ -84,13 +84,19 @@ def _string(token):
 
 
 def _nested(tokens):
-    """A line's tokens with its brackets as groups."""
-    whole = []
+    """A line's tokens with its brackets as groups; what stands too deep is left out."""
+    whole, deeper = [], 0
     stack = [(None, [whole])]  # (bracket, parts)
     for token in tokens:
-        if token in CLOSING:
+        if token in OPENING and len(stack) > rules.DEPTH:
+            deeper += 1
+        elif token in CLOSING and deeper:
+            deeper -= 1
+        elif deeper:
+            continue
+        elif token in OPENING:
             stack.append((token, [[]]))
-        elif token in (")", "]", "}"):
+        elif token in CLOSING:
             if len(stack) > 1:
                 _close(stack)
         elif token == "," and len(stack) > 1:

@@ -58,6 +58,7 @@ HEADS = re.compile(RULES["HEADS"], re.I)
 NAME = re.compile(RULES["NAME"])  # the whole of a name
 
 # Listings
+DEPTH = RULES["DEPTH"]  # of brackets that are read
 TOKEN = re.compile(RULES["TOKEN"])
 PIECE = re.compile(RULES["PIECE"])  # a token of what an entry wants
 BEGINS = re.compile(RULES["BEGINS"])  # a line that is a statement of its own
