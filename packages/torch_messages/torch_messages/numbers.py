@@ -3,9 +3,9 @@ a wait was, how a process ended, whether a card is too new or too old for a buil
 
 The rules stand in numbers.json, which the course's website reads in JavaScript. There a
 family reads values from a text (`read`, named groups; `let`, what is computed of them).
-The first of its rules that holds says its sentence: `if` all of its conditions do, the
-expression `also` stands in the text, and `unless` does not. A `pair` compares two of the
-places that were read; what the second has is called by its name and a 2.
+The first of its rules that holds says its sentence: `if` all of its conditions do,
+`also` stands in the text, and `unless` does not. A `pair` compares two of the places
+that were read; what the second has is called by its name and a 2.
 """
 
 import functools
@@ -16,9 +16,7 @@ import operator
 import re
 from pathlib import Path
 
-RULES = json.loads(
-    Path(__file__).with_name("numbers.json").read_text(encoding="utf-8")
-)
+RULES = json.loads(Path(__file__).with_name("numbers.json").read_text(encoding="utf-8"))
 NUMBER = re.compile(r"(-?\d+(?:\.\d+)?) ?([A-Za-z]*)", re.ASCII)
 SHOWN = re.compile(r"\{(\w+):?(\w*)\}", re.ASCII)
 NAME = re.compile("[a-z]+2?", re.ASCII)
@@ -26,7 +24,7 @@ COMPUTED = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
-    "/": operator.truediv,
+    "/": lambda a, b: a / b if b else math.inf,
 }
 COMPARED = {
     "<": operator.lt,
@@ -64,75 +62,61 @@ def ruled(text):
 
 def _first(family, text):
     found = list(_read(family, text))
-    pairs = [
-        {**one, **{f"{name}2": value for name, value in two.items()}}
-        for one, two in itertools.permutations(found, 2)
-    ]
     for rule in family["rules"]:
-        for values in pairs if rule.get("pair") else found:
-            if sentence := _said(rule, values, text):
-                return rule["id"], sentence
+        beside = _beside(rule, text)
+        if beside is None:
+            continue
+        for values in _pairs(found) if rule.get("pair") else found:
+            values = values | beside
+            if all(_holds(values, *condition) for condition in rule.get("if", ())):
+                if sentence := _filled(rule["says"], values):
+                    return rule["id"], sentence
     return None
+
+
+def _beside(rule, text):
+    """What a rule reads elsewhere in a text; None where it is not for that text."""
+    place = _pattern(rule.get("also", "")).search(text)
+    if not place or ("unless" in rule and _pattern(rule["unless"]).search(text)):
+        return None
+    return _known(place)
 
 
 def _read(family, text):
-    """The values of each place that a family reads."""
+    """The values of each place that a family reads, and those computed from them."""
     for expression in family["read"]:
         places = _pattern(expression).finditer(text)
         for place in itertools.islice(places, RULES["MOST"]):
-            yield _with(place.groupdict(), family.get("let", ()))
+            values = _known(place)
+            for name, left, sign, right in family.get("let", ()):
+                terms = [_operand(each, values) for each in (left, right)]
+                if name not in values and None not in terms:
+                    values[name] = COMPUTED[sign](*terms)
+            yield values
 
 
-def _with(values, let):
-    """Values, and those computed from them, where they are known."""
-    values = {name: value for name, value in values.items() if value is not None}
-    for name, left, sign, right in let:
-        left, right = _operand(left, values), _operand(right, values)
-        if left is not None and right is not None and name not in values:
-            values[name] = COMPUTED[sign](left, right)
-    return values
+def _known(place):
+    named = place.groupdict().items()
+    return {name: value for name, value in named if value is not None}
 
 
-def _said(rule, values, text):
-    if "also" in rule:
-        place = _pattern(rule["also"]).search(text)
-        if not place:
-            return None
-        values = _with({**values, **place.groupdict()}, rule.get("let", ()))
-    if "unless" in rule and _pattern(rule["unless"]).search(text):
-        return None
-    if all(_holds(condition, values) for condition in rule.get("if", ())):
-        return _filled(rule["says"], values)
-    return None
+def _pairs(found):
+    for one, two in itertools.permutations(found, 2):
+        yield one | {f"{name}2": value for name, value in two.items()}
 
 
-def _holds(condition, values):
-    name, sign, *others = condition
-    if name not in values:
+def _holds(values, name, sign, *others):
+    own, *others = (_operand(each, values) for each in (name, *others))
+    if own is None or None in others:
         return False
-    if sign == "~":
-        return bool(_pattern(others[0]).search(values[name]))
-    own, others = _number(values[name]), [_operand(each, values) for each in others]
-    if None in others:
-        return False
-    if sign == "within":  # one of the pairs of a least and a greatest
-        pairs = zip(others[::2], others[1::2], strict=True)
-        return any(least <= own <= greatest for least, greatest in pairs)
-    other = others[0] if len(others) == 1 else others[0] * others[1]
-    if isinstance(other, str):
-        return COMPARED[sign](values[name], other)
-    return own is not None and COMPARED[sign](own, other)
+    return COMPARED[sign](own, math.prod(others) if len(others) > 1 else others[0])
 
 
 def _operand(each, values):
-    """A number, or a text where it holds none: of a name, of a literal, or of what a
-    template gives. None for what is not known.
+    """What a name or a literal stands for: a number, or a text that does not begin with
+    one. None for what is not known.
     """
-    if not isinstance(each, str):
-        return each
-    if "{" in each:
-        each = _filled(each, values)
-    elif NAME.fullmatch(each):
+    if isinstance(each, str) and NAME.fullmatch(each):
         each = values.get(each)
     number = _number(each)
     return each if number is None else number
@@ -142,9 +126,8 @@ def _number(value):
     """A number in its unit: bytes or seconds. None for a text without one."""
     if not isinstance(value, str):
         return value
-    if place := NUMBER.search(value):
-        return float(place[1]) * RULES["UNITS"].get(place[2], 1)
-    return None
+    place = NUMBER.match(value)
+    return float(place[1]) * RULES["UNITS"].get(place[2], 1) if place else None
 
 
 def _filled(template, values):
