@@ -123,6 +123,8 @@ RULES = {
     ),
     "limit": (
         [
+            # recorded in lesson 07
+            "CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 79.18 GiB of which 78.22 GiB is free. Including non-PyTorch memory, this process has 972.00 MiB memory in use. 474.00 MiB allowed; Of the allocated memory 205.55 MiB is allocated by PyTorch, and 12.45 MiB is reserved by PyTorch but unallocated.",
             new(
                 "2.00 GiB, 23.65 GiB, 18.11 GiB, 4.20 GiB, 30.00 MiB",
                 "Including non-PyTorch memory, this process has 4.60 GiB memory in use. 5.00 GiB allowed; ",
@@ -462,6 +464,15 @@ RULES = {
             "DataLoader timed out after 60 seconds",
         ],
     ),
+    "store": (
+        # modelscope/ms-swift#4924, #4906
+        [
+            "torch.distributed.DistStoreError: wait timeout after 900000ms, keys: /none/torchelastic/role_info/0, /none/torchelastic/role_info/1",
+            "torch.distributed.DistStoreError: wait timeout after 300000ms, keys: /broadcast_from/0/75465",
+        ],
+        " minutes at the meeting point for what another process writes there (/",
+        ["torch.distributed.DistStoreError: Socket Timeout"],
+    ),
     "death": (
         [
             "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -9) local_rank: 0 (pid: 1322) of binary: /root/miniconda3/bin/python",
@@ -649,13 +660,26 @@ RULES = {
     ),
     "unflattened": (
         [
-            "RuntimeError: mat1 and mat2 shapes cannot be multiplied (3584x7 and 25088x4096)"
+            "RuntimeError: mat1 and mat2 shapes cannot be multiplied (3584x7 and 25088x4096)",
+            # facebookresearch/CrypTen#487
+            "RuntimeError: mat1 and mat2 shapes cannot be multiplied (7680x12 and 9216x128)",
         ],
-        "25088 = 512 × 7 × 7",
+        ", probably x.flatten(1) is missing",
         [
             "mat1 and mat2 shapes cannot be multiplied (8x8 and 64x10)",
             "mat1 and mat2 shapes cannot be multiplied (64x12 and 768x10)",
             "mat1 and mat2 shapes cannot be multiplied (32x784 and 512x10)",
+        ],
+    ),
+    "unflattened-image": (
+        # facebookresearch/CrypTen#487
+        [
+            "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2800x28 and 784x10)"
+        ],
+        "784 = 1 × 28 × 28",
+        [
+            "mat1 and mat2 shapes cannot be multiplied (10x49 and 490x10)",
+            "mat1 and mat2 shapes cannot be multiplied (64x16 and 256x10)",
         ],
     ),
     "transposed": (
@@ -677,7 +701,9 @@ RULES = {
         ],
         "32 and 31 are of two batches",
         [
-            "The size of tensor a (32) must match the size of tensor b (31) at non-singleton dimension 3"
+            "The size of tensor a (32) must match the size of tensor b (31) at non-singleton dimension 3",
+            # VITA-Group/GLNet#26: pixels
+            "The size of tensor a (96774) must match the size of tensor b (290322) at non-singleton dimension 0",
         ],
     ),
     "too-long": (
