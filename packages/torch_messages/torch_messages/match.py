@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from torch_messages import code, near, paste, rules
+from torch_messages import code, near, numbers, paste, rules
 from torch_messages.messages import Entry, entries, fitting, plain
 
 # what a text is about → where its makers read questions
@@ -35,12 +35,13 @@ class Found:
 class Result(NamedTuple):
     """What fits a text. answers: best first, several are equally good. others: what
     else stands in it. unknown: a line that says that something has failed, and is not
-    known.
+    known. notes: what the numbers in it say, a sentence each.
     """
 
     answers: list
     others: list
     unknown: str = ""
+    notes: tuple = ()
 
 
 def find(text: str) -> tuple[list[Found], list[Found]]:
@@ -57,6 +58,21 @@ def find(text: str) -> tuple[list[Found], list[Found]]:
 def look(text: str) -> Result:
     """As find, with the line that has failed, if it is not known."""
     text = paste.clean(text)
+    result = _look(text)
+    if not (result.answers or result.unknown):
+        return result
+    ruled = numbers.ruled(text)
+    result = result._replace(notes=tuple(sentence for _, sentence in ruled))
+    chosen = [rules.CHOSEN[id] for id, _ in ruled if id in rules.CHOSEN]
+    if not chosen or not result.answers or result.answers[0].entry.group != "memory":
+        return result
+    answer = Found(entries()[chosen[0]], wording=result.answers[0].wording)
+    others = [*result.answers, *result.others]
+    others = [found for found in others if found.entry != answer.entry]
+    return result._replace(answers=[answer], others=others)
+
+
+def _look(text):
     if not text:
         return Result([], [])
     sorted_paste = paste.sort(text)

@@ -121,7 +121,9 @@ def _kinds(lines):
 
 
 def _runs(lines, kinds):
-    """(first, behind the last) of the stretches of code: two lines and more, or all."""
+    """(first, behind the last) of the stretches of code: of two lines and more, or all,
+    or behind a fence.
+    """
     found = [
         is_code and kind in ("text", "warning", "error", "death")
         for is_code, kind in zip(code.are_code(lines), kinds, strict=True)
@@ -135,6 +137,7 @@ def _runs(lines, kinds):
             start = n if start is None else start
         elif start is not None:
             size = sum(1 for each in lines[start:n] if each.strip())
-            if size > 1 or size == filled:
+            fenced = lines[start - 1].startswith("```") if start else False
+            if size > 1 or size == filled or fenced:
                 yield start, n
             start = None

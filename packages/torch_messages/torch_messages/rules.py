@@ -57,6 +57,8 @@ ORIGINAL = RULES["ORIGINAL"]  # the cause is below it
 HEADS = re.compile(RULES["HEADS"], re.I)
 NAME = re.compile(RULES["NAME"])  # the whole of a name
 
+CHOSEN = RULES["CHOSEN"]  # rule of numbers.json → entry that it chooses
+
 # Listings
 DEPTH = RULES["DEPTH"]  # of brackets that are read
 TOKEN = re.compile(RULES["TOKEN"])
