@@ -50,7 +50,7 @@ SOME = {"a log": WORDINGS[::29]}
 def test_each_wording_is_found_whatever_stands_around_it(around):
     lost = []
     for entry, wording in SOME.get(around, WORDINGS[::5]):
-        answers, _, unknown = match.look(AROUND[around](wording))
+        answers, _, unknown, _ = match.look(AROUND[around](wording))
         right = [found for found in answers if found.entry == entry and not found.near]
         if not right or answers[0].by == "listing":
             lost.append(f"{entry.id}: {wording!r}: {answers[:1]} {unknown}")
@@ -109,7 +109,7 @@ def test_an_unknown_error_is_said_to_be_unknown():
         f"{unknown}\n{SCRIPT}",
         f"{harmless}\n{unknown}",
     ):
-        answers, _, line = match.look(text)
+        answers, _, line, _ = match.look(text)
         assert answers == [] and unknown in line
 
 
@@ -119,7 +119,9 @@ def test_what_is_harmless_is_no_answer_to_a_crash():
     for entry in harmless:
         said = entry.says[0].replace("…", "x1")
         assert match.find(said)[0][0].entry == entry
-        answers, others, line = match.look(f"{said}\nSegmentation fault (core dumped)")
+        answers, others, line, _ = match.look(
+            f"{said}\nSegmentation fault (core dumped)"
+        )
         assert entry not in [found.entry for found in answers]
         assert entry in [found.entry for found in others]
         assert line.startswith("Segmentation fault") or answers
