@@ -1,0 +1,113 @@
+"""Without pasting: what the last error means, in a notebook or in a plain Python, and a
+line below each traceback of a notebook.
+
+    %load_ext torch_messages
+"""
+
+import re
+import sys
+import traceback
+
+from torch_messages.lookup import look, look_up
+
+MOST = 20_000  # characters of an error, from its beginning and from its end
+WIDTH = 100  # of the line below a traceback
+HEAD, TAIL, SHORT_TAIL = "torch_messages: ", " · {}() says what helps", " · {}()"
+
+
+def explain(error: BaseException | None = None) -> None:
+    """Print what is known about the last error that was shown, or is being handled.
+
+    error: an exception, in its place
+    """
+    error = error or last()
+    if error is None:
+        print("There has been no error here since Python started.")
+    elif isinstance(error, BaseException):
+        look_up(text_of(error))
+    else:
+        raise TypeError("explain takes an exception; for a text there is look_up")
+
+
+def last():
+    """The exception that is being handled, or that Python or IPython has shown last."""
+    handled = sys.exc_info()[1]
+    # Python 3.12 sets both; IPython 7 the first alone
+    return handled or getattr(sys, "last_value", None) or getattr(sys, "last_exc", None)
+
+
+def text_of(error):
+    """An error as Python prints it, with its causes, notes and groups, and of each the
+    last frame alone.
+    """
+    shown = traceback.format_exception(type(error), error, error.__traceback__, -1)
+    text = "".join(shown)
+    return text if len(text) <= 2 * MOST else f"{text[:MOST]}\n…\n{text[-MOST:]}"
+
+
+# --------------------------------------------------------------------------------------
+# %load_ext torch_messages
+
+
+def load_ipython_extension(shell):
+    """From now on a line stands below each traceback of an error that is known."""
+    shell.events.register("post_run_cell", _below_traceback)
+
+
+def unload_ipython_extension(shell):
+    """From now on none does."""
+    shell.events.unregister("post_run_cell", _below_traceback)
+    if shell.user_ns.get("explain") is explain:
+        del shell.user_ns["explain"]
+
+
+def _below_traceback(result):
+    try:
+        error = result.error_before_exec or result.error_in_exec
+        if isinstance(error, Exception) and (means := meaning(error)):
+            print(line(means, _name()))
+    except Exception:  # its own must not stand below the reader's
+        pass
+
+
+def _name():
+    """How the reader calls explain, which is put there unless the name is taken."""
+    from IPython import get_ipython
+
+    names = get_ipython().user_ns
+    taken = names.setdefault("explain", explain) is not explain
+    return "torch_messages.explain" if taken else "explain"
+
+
+def meaning(error):
+    """What an error means if its message is known word for word, "" else."""
+    result = look(text_of(error))
+    if not result.answers or result.unknown:
+        return ""
+    first = result.answers[0]
+    return "" if first.near or first.by != "message" else first.entry.means
+
+
+def line(means, name="explain"):
+    """The line below a traceback."""
+    tail = TAIL.format(name)
+    room = WIDTH - len(HEAD) - len(tail)
+    if len(means) > room and not _ends(means, r"\.", room):
+        tail = SHORT_TAIL.format(name)
+        room = WIDTH - len(HEAD) - len(tail)
+    return HEAD + shortened(means, room) + tail
+
+
+def shortened(text, most):
+    """A text without its last sentences, or parts, or words, so that it fits."""
+    if len(text) <= most:
+        return text
+    if ends := _ends(text, r"\.", most):
+        return text[: ends[-1] + 1]
+    ends = _ends(text, "[,;:]", most - 2) or _ends(text, "", most - 2)
+    return text[: ends[-1]] + " …"
+
+
+def _ends(text, mark, most):
+    """Where a mark before a space stands in a text, not behind `most` characters."""
+    return [found.start() for found in re.finditer(rf"{mark} ", text[: most + 1])]
