@@ -13,7 +13,7 @@ QUESTIONS = {
     "my GPU is at 0% utilization": "09_profiling.html#idle",
     "training is slower on the GPU than on the CPU": "#factor",
     "how to choose num_workers": "#curve",
-    "how do I resume training from a checkpoint": "03_models_on_devices.html#checkpoint",
+    "how do I resume training": "03_models_on_devices.html#checkpoint",
     "reproducible results seed": "#seeds",
     "loss becomes nan with mixed precision": "answers.html#the-loss-is-nan-with-amp",
     "DDP training stuck at the first step": "answers.html#ddp-hangs",

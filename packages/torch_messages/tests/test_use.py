@@ -1,6 +1,10 @@
 """README's examples, as they stand, and the command."""
 
+import code
+import contextlib
 import doctest
+import io
+import json
 import os
 import re
 import shlex
@@ -8,7 +12,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from torch_messages import __version__, command, lookup
+from torch_messages.match import Found
+from torch_messages.messages import entries
+
 README = Path(__file__).parents[1] / "README.md"
+OOM = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"
 
 
 def blocks(language):
@@ -16,10 +27,10 @@ def blocks(language):
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
 
 
-def run(*arguments, **options):
-    command = [sys.executable, "-m", "torch_messages", *arguments]
+def run(*arguments, env=(), **options):
+    started = [sys.executable, "-m", "torch_messages", *arguments]
     options = {"capture_output": True, "text": True, "encoding": "utf-8", **options}
-    return subprocess.run(command, env=environment(), **options)
+    return subprocess.run(started, env={**environment(), **dict(env)}, **options)
 
 
 def environment():
@@ -27,28 +38,222 @@ def environment():
     return {**os.environ, "PYTHONUTF8": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
-def test_the_example_for_a_shell():
-    (block,) = blocks("console")
-    command, _, shown = block.partition("\n")
-    _, python, *arguments = shlex.split(command)
-    assert python == "python" and arguments[:2] == ["-m", "torch_messages"]
-    done = run(*arguments[2:])
+# --------------------------------------------------------------------------------------
+# README
+
+
+@pytest.mark.parametrize("block", blocks("console"))
+def test_an_example_for_a_shell(block):
+    first, _, shown = block.partition("\n")
+    prompt, name, *arguments = shlex.split(first)
+    assert (prompt, name) == ("$", "torch-messages")
+    done = run(*arguments)
     assert done.stdout.rstrip() == shown.rstrip() and not done.stderr
 
 
-def test_the_example_in_python():
-    (block,) = blocks("pycon")
+def test_an_example_in_python():
+    block = blocks("pycon")[1]
     example = doctest.DocTestParser().get_doctest(block, {}, "README", None, None)
     result = doctest.DocTestRunner().run(example)
     assert result.attempted >= 4 and not result.failed
 
 
+def test_the_example_after_an_error():
+    """As Python itself runs it: doctest would keep no last error."""
+    pytest.importorskip("torch")
+    block = blocks("pycon")[0]
+    shell, said = code.InteractiveConsole(), io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        for line in re.findall("^>>> (.*)", block, re.M):
+            shell.push(line)
+    shown = re.sub("^>>> .*\n", "", block, flags=re.M)
+    frames = r"(Traceback .*\n)(?: .*\n)+"
+    assert without(frames, said.getvalue()) == without(frames, shown)
+
+
+def without(frames, text):
+    return re.sub(frames, r"\1", text, count=1).rstrip()
+
+
+def test_the_example_in_a_notebook():
+    pytest.importorskip("torch")
+    pytest.importorskip("IPython")
+    (block,) = blocks("ipython")
+    cells = ["import torch", *re.findall(r"^In \[\d\]: (.*)", block, re.M)]
+    program = (
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance(colors='NoColor')\n"
+        f"for cell in {cells!r}: shell.run_cell(cell)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        encoding="utf-8",
+        env=environment(),
+    )
+    assert done.stdout.splitlines()[-2:] == block.splitlines()[-2:]
+
+
+def test_readme_names_each_key():
+    text = README.read_text(encoding="utf-8")
+    found = Found(entries()["memory/cuda-oom"])
+    result = lookup.Result([found], [found], "", ["a sentence"])
+    told = command.as_data(OOM, result)
+    for key in (*told, *told["answers"][0]):
+        assert f"`{key}`" in text
+    assert told["answers"][0]["notes"] == ["a sentence"]
+    assert told["others"][0]["id"] == "memory/cuda-oom"
+
+
+# --------------------------------------------------------------------------------------
+# The command
+
+
+def test_the_command_is_installed_with_the_package():
+    written = (README.parent / "pyproject.toml").read_text(encoding="utf-8")
+    assert 'torch-messages = "torch_messages.command:main"' in written
+
+
 def test_a_whole_log_is_read_from_standard_input():
-    error = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"
-    done = run(input=f"epoch 1\nloss 0.3\n{error}")
-    assert done.stdout.startswith("CUDA out of memory. Tried to allocate\nmeans   ")
+    for arguments in ([], ["-"]):
+        done = run(*arguments, input=f"epoch 1\nloss 0.3\n{OOM}")
+        assert done.stdout.startswith("CUDA out of memory. Tried to allocate\nmeans ")
+        assert done.returncode == 0
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+def test_a_file_is_read_in_whatever_encoding(tmp_path, encoding):
+    log = tmp_path / "ein Log.txt"
+    log.write_bytes(f"Größe 3\n{OOM}\n".encode(encoding))
+    done = run(str(log))
+    assert done.stdout.startswith("CUDA out of memory. Tried to allocate\n")
+
+
+def test_what_is_no_text_is_no_crash(tmp_path):
+    file = tmp_path / "model.pt"
+    file.write_bytes(bytes(range(256)) * 40)
+    for done in (run(str(file)), run("-", stdin=file.open("rb"))):
+        assert done.returncode == 1 and not done.stderr
+        assert done.stdout.startswith("This is no text")
+
+
+def test_of_a_long_file_the_end_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "MOST", 100)
+    monkeypatch.setattr(command, "PIECE", 30)
+    log = tmp_path / "log"
+    log.write_bytes(b"x" * 1000 + OOM.encode())
+    assert command._text([str(log)]) == "x" * (100 - len(OOM)) + OOM
 
 
 def test_what_is_not_known_is_said():
-    assert run("frobnicate").stdout.startswith("Not known here, and no guess.")
-    assert "python -m torch_messages" in run("--help").stdout
+    done = run("frobnicate")
+    assert done.stdout.startswith("Not known here, and no guess.")
+    assert done.returncode == 1
+    assert run("", input="").stdout.startswith("There is nothing to look up")
+
+
+def test_pages_are_named_before_a_tracker():
+    title = "How do I choose num_workers for a DataLoader?"
+    lines = lookup.answer("how to choose num_workers").splitlines()
+    if not lines[0].startswith("Not known"):
+        pytest.skip("the table knows it")
+    assert lines[1] == f"read    {title}" and lines[2].endswith("#curve")
+    assert "Search for “how to choose num_workers” in" in "\n".join(lines[3:])
+
+
+def test_a_line_that_matters_and_is_not_known_comes_first():
+    found = Found(entries()["memory/cuda-oom"], wording="CUDA out of memory")
+    result = lookup.Result([found], [], "Memory access fault", ["it holds 2 GiB"])
+    shown = lookup.answer("Memory access fault", result=result)
+    assert shown.index("“Memory access fault”") < shown.index("CUDA out of memory")
+    assert "\nhere    it holds 2 GiB\n" in shown
+    told = command.as_data("Memory access fault", result)
+    assert not told["known"] and told["search"]["for"] == "Memory access fault"
+
+
+def test_a_long_line_is_searched_by_its_beginning():
+    said = lookup.missed("RuntimeError: " + "a long word " * 20)
+    assert "“a long word a long" in said and len(said) < 250
+    assert lookup.line_of("x" * 200) == "x" * 90
+    frames = 'Traceback:\n  File "x.py", line 1\n    y\n'
+    assert lookup.line_of(f"{frames}ValueError: odd things\nbye") == "odd things"
+    assert lookup.line_of("[rank0]: ValueError: odd") == "odd"
+    assert lookup.line_of("2026-11-29 15:00:00,123 - ERROR - odd error") == "odd error"
+
+
+def test_help_version_and_wrong_use(tmp_path):
+    assert "torch-messages FILE" in run("--help").stdout
+    assert run("--version").stdout.strip() == __version__
+    for arguments in (["--jsno", "x"], ["x", "--json", "y"]):
+        done = run(*arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "Put words in quotes" in done.stderr
+    name = run("--local_rank")  # an option of others, which the table knows
+    assert name.returncode == 0 and "torchrun" in name.stdout
+    assert run("--", "--local_rank").stdout == name.stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="opens a terminal")
+def test_a_terminal_without_words_gets_the_usage():
+    import pty
+
+    master, terminal = pty.openpty()
+    done = run(stdin=terminal)
+    os.close(terminal)
+    os.close(master)
+    assert done.returncode == 2 and done.stderr.startswith("usage: torch-messages")
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root reads all")
+def test_a_file_that_may_not_be_read_is_one_sentence(tmp_path):
+    file = tmp_path / "log"
+    file.touch(mode=0)
+    done = run(str(file))
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+
+
+def test_json_is_read_by_any_program():
+    done = run("--json", "显存 frobnicate")
+    told = json.loads(done.stdout)
+    assert done.stdout.isascii() and done.returncode == 1
+    assert (told["known"], told["answers"], told["unknown"]) == (False, [], "")
+    assert told["search"] == {
+        "for": "显存 frobnicate",
+        "library": "PyTorch",
+        "repository": "pytorch/pytorch",
+        "foreign": False,
+    }
+    told = json.loads(run("--json", "多卡训练卡住不动").stdout)
+    assert told["places"][0]["address"].endswith("docs/zh.html#ddp-ddp-hangs")
+    told = json.loads(run("--json", OOM).stdout)
+    assert told["answers"][0]["lesson"].endswith("notebooks/07_memory.html#remedies")
+
+
+@pytest.mark.parametrize("encoding", ["cp437", "cp1252", "gbk", "ascii"])
+def test_a_console_that_lacks_letters(encoding):
+    done = run(
+        "frobnicate …", env={"PYTHONIOENCODING": encoding}.items(), encoding=encoding
+    )
+    assert done.returncode == 1 and not done.stderr
+    plain = done.stdout.replace("“", '"').replace("”", '"').replace("…", "...")
+    assert 'Search for "frobnicate ..." in' in " ".join(plain.split())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a pipe of a shell")
+def test_a_pipe_that_is_closed_is_no_error():
+    started = shlex.join([sys.executable, "-m", "torch_messages", "frobnicate"])
+    done = subprocess.run(
+        ["sh", "-c", f"(sleep 1; {started}) | true"],
+        capture_output=True,
+        env=environment(),
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")
+
+
+def test_all_that_is_imported_is_pythons():
+    """A command that people run after each error must not wait for PyTorch."""
+    program = "import sys, torch_messages.command; print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, env=environment()
+    )
+    assert done.stdout.split() == [b"False"]
