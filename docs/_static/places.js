@@ -83,12 +83,15 @@ const trackerOf = data => {
     return null;
   }
 
+  const byClass = (name, line) => pytorch.words.test(line) ? null
+    : trackers.find(each => each.classes?.test(name))?.told;
+
   function ofClass(lines) {
     for (const line of [...lines].reverse()) {
       const found = line.match(CLASS);
       if (!found) continue;
       const top = found[1].split(".")[0], name = found[2];
-      const told = top ? ofPackage(top) : trackers.find(each => each.classes?.test(name))?.told;
+      const told = top ? ofPackage(top) : byClass(name, line);
       if (told) return told;
       if (ERROR.test(name)) return top && !PYTHON.includes(top) ? [top, "", true] : null;
     }

@@ -167,6 +167,8 @@ def test_frames_of_a_notebook():
         "ray.exceptions.RayTaskError(ValueError): ray::f() (pid=1)": "Ray",
         "onnxruntime.capi.onnxruntime_pybind11_state.Fail: [1]": "ONNX Runtime",
         'Exception in thread "main" java.lang.NullPointerException: x': "java",
+        "NameError: name 'x' is not defined": "Python",
+        "SyntaxError: invalid syntax": "Python",
         "psycopg2.errors.UndefinedTable: no\nsome.module.OwnError: y": "some",
     }.items(),
 )
@@ -185,6 +187,8 @@ def test_a_foreign_error_is_told_as_such(error, name):
         "train.py: error: unrecognized arguments: --foo": "PyTorch",
         "E tensorflow/core/util/port.cc oneDNN on\nValueError: odd": "PyTorch",
         "RuntimeError: Numpy is not available": "PyTorch",
+        "NameError: name 'torch' is not defined": "PyTorch",
+        "ValueError: odd": "PyTorch",
         "how do I train a jax model": "JAX",
         "convert a jax array to torch": "PyTorch",
         "triton.compiler.errors.CompilationError: at 1:2": "Triton",

@@ -194,7 +194,7 @@ def _of_class(lines):
         if not found:
             continue
         top, name = found[1].partition(".")[0], found[2]
-        if told := _of_package(top) if top else _by_class(name):
+        if told := _of_package(top) if top else _by_class(name, line):
             return told
         if re.search(rules["ERROR"], name):
             known = not top or top in rules["PYTHON"].split()
@@ -202,10 +202,11 @@ def _of_class(lines):
     return None
 
 
-def _by_class(name):
+def _by_class(name, line):
+    """By the class alone: also a NameError may be about torch."""
     for each in _trackers():
         if each.classes and re.fullmatch(each.classes, name):
-            return each.told
+            return None if _is_of_torch(line) else each.told
     return None
 
 
