@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +20,7 @@ from torch_messages.match import Found
 from torch_messages.messages import entries
 
 README = Path(__file__).parents[1] / "README.md"
+FIELDS = {"answers": [], "others": [], "unknown": "", "notes": []}
 OOM = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"
 
 
@@ -31,6 +33,11 @@ def run(*arguments, env=(), **options):
     started = [sys.executable, "-m", "torch_messages", *arguments]
     options = {"capture_output": True, "text": True, "encoding": "utf-8", **options}
     return subprocess.run(started, env={**environment(), **dict(env)}, **options)
+
+
+def result(**some):
+    """What match.look could give, whatever the table knows."""
+    return SimpleNamespace(**{**FIELDS, **some})
 
 
 def environment():
@@ -97,9 +104,9 @@ def test_the_example_in_a_notebook():
 def test_readme_names_each_key():
     text = README.read_text(encoding="utf-8")
     found = Found(entries()["memory/cuda-oom"])
-    result = lookup.Result([found], [found], "", ["a sentence"])
-    told = command.as_data(OOM, result)
-    for key in (*told, *told["answers"][0]):
+    known = result(answers=[found], others=[found], notes=["a sentence"])
+    told = command.as_data(OOM, known)
+    for key in (*told, *told["answers"][0], *command.as_data("x", result())["search"]):
         assert f"`{key}`" in text
     assert told["answers"][0]["notes"] == ["a sentence"]
     assert told["others"][0]["id"] == "memory/cuda-oom"
@@ -154,21 +161,28 @@ def test_what_is_not_known_is_said():
 
 def test_pages_are_named_before_a_tracker():
     title = "How do I choose num_workers for a DataLoader?"
-    lines = lookup.answer("how to choose num_workers").splitlines()
-    if not lines[0].startswith("Not known"):
-        pytest.skip("the table knows it")
+    shown = lookup.answer("how to choose num_workers", result=result())
+    lines = shown.splitlines()
     assert lines[1] == f"read    {title}" and lines[2].endswith("#curve")
     assert "Search for “how to choose num_workers” in" in "\n".join(lines[3:])
 
 
-def test_a_line_that_matters_and_is_not_known_comes_first():
+def test_where_a_line_has_failed_pages_are_none():
+    text = "ValueError: how to choose num_workers"
+    others = [Found(entries()["memory/cuda-oom"])]
+    failed = result(others=others, unknown=text)
+    shown = lookup.answer(text, result=failed)
+    assert shown.startswith("Not known here, and no guess. Search for “how to choose")
+    assert "read  " not in shown and "also    CUDA out of memory" in shown
+    told = command.as_data(text, failed)
+    assert (told["known"], told["places"]) == (False, [])
+    assert told["search"]["for"] == "how to choose num_workers"
+
+
+def test_what_the_numbers_say_stands_below_the_first_answer():
     found = Found(entries()["memory/cuda-oom"], wording="CUDA out of memory")
-    result = lookup.Result([found], [], "Memory access fault", ["it holds 2 GiB"])
-    shown = lookup.answer("Memory access fault", result=result)
-    assert shown.index("“Memory access fault”") < shown.index("CUDA out of memory")
-    assert "\nhere    it holds 2 GiB\n" in shown
-    told = command.as_data("Memory access fault", result)
-    assert not told["known"] and told["search"]["for"] == "Memory access fault"
+    known = result(answers=[found], notes=["it holds 2 GiB"])
+    assert "\nhere    it holds 2 GiB\n" in lookup.answer(OOM, result=known)
 
 
 def test_a_long_line_is_searched_by_its_beginning():
@@ -176,7 +190,8 @@ def test_a_long_line_is_searched_by_its_beginning():
     assert "“a long word a long" in said and len(said) < 250
     assert lookup.line_of("x" * 200) == "x" * 90
     frames = 'Traceback:\n  File "x.py", line 1\n    y\n'
-    assert lookup.line_of(f"{frames}ValueError: odd things\nbye") == "odd things"
+    assert lookup.line_of(f"{frames}ValueError: odd things") == "odd things"
+    assert lookup.line_of("odd things\nbye", "KeyError: 'odd'") == "'odd'"
     assert lookup.line_of("[rank0]: ValueError: odd") == "odd"
     assert lookup.line_of("2026-11-29 15:00:00,123 - ERROR - odd error") == "odd error"
 
@@ -223,7 +238,7 @@ def test_json_is_read_by_any_program():
         "repository": "pytorch/pytorch",
         "foreign": False,
     }
-    told = json.loads(run("--json", "多卡训练卡住不动").stdout)
+    told = command.as_data("多卡训练卡住不动", result())
     assert told["places"][0]["address"].endswith("docs/zh.html#ddp-ddp-hangs")
     told = json.loads(run("--json", OOM).stdout)
     assert told["answers"][0]["lesson"].endswith("notebooks/07_memory.html#remedies")

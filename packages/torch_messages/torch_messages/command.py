@@ -13,7 +13,7 @@ import json
 import os
 import sys
 
-from torch_messages import lookup, places
+from torch_messages import lookup, match, places
 
 KNOWN, NOT_KNOWN, WRONG_USE = 0, 1, 2
 MOST = 4_000_000  # bytes that are read, the last ones
@@ -50,13 +50,13 @@ def main(arguments: list[str] | None = None) -> int:
     if text is None:
         print(_parser().format_usage(), end="", file=sys.stderr)
         return WRONG_USE
-    result = lookup.look(text)
+    result = match.look(text)
     if options.json:
         shown = json.dumps(as_data(text, result), indent=2)  # in ASCII
     else:
         shown = lookup.answer(text, result=result)
     _print(shown)
-    return KNOWN if result.answers and not result.unknown else NOT_KNOWN
+    return KNOWN if result.answers else NOT_KNOWN
 
 
 def _options(arguments):
@@ -118,25 +118,28 @@ def _read(stream):
 
 def as_data(text, result):
     """A Result for programs: what --json prints. README says what each part is."""
-    known = bool(result.answers) and not result.unknown
-    pages, search = [], None
-    if not known and text.strip():
-        name, repository, foreign = places.tracker(text)
-        line = result.unknown or lookup.line_of(text)
-        search = {"for": line, "library": name, "repository": repository}
-        search["foreign"] = foreign
-    if not result.answers:
-        pages = places.search(text)
     answers = [_entry(found) for found in result.answers]
     if answers:
-        answers[0]["notes"] = list(result.notes)
+        answers[0]["notes"] = list(lookup.notes(result))
+    pages = [] if answers or result.unknown else places.search(text)
     return {
-        "known": known,
+        "known": bool(answers),
         "answers": answers,
         "others": [_entry(found) for found in result.others],
         "unknown": result.unknown,
         "places": [{"title": title, "address": to} for title, to in pages],
-        "search": search,
+        "search": None if answers else _search(text, result.unknown),
+    }
+
+
+def _search(text, unknown):
+    """Where to ask on about a text that is not known."""
+    name, repository, foreign = places.tracker(text)
+    return {
+        "for": lookup.line_of(text, unknown),
+        "library": name,
+        "repository": repository,
+        "foreign": foreign,
     }
 
 

@@ -1,41 +1,14 @@
 """Answers for people, as text."""
 
-import re
 import textwrap
-from typing import NamedTuple
 
-from torch_messages import code, match, places
+from torch_messages import code, match, paste, places, rules
 from torch_messages.messages import entries
 
 ALSO = 3  # entries that are named below the answers
 INDENT = " " * 8
 WIDTH = 88
 LINE = 90  # characters of a line to search for
-# what logging puts before a message: a rank, a date, a level
-LOGGED = re.compile(
-    r"^\s*(?:\[[\w ]*rank ?\d+\]:?\s*)?(?:\[?[\d/-]{8,10}[ T][\d:.,]+Z?\]?[\s-]*)?"
-    r"(?:\[?(?:INFO|WARNING|ERROR|CRITICAL|DEBUG)\]?[\s:-]+)?",
-    re.I,
-)
-# a frame, the line that it shows, the marks below that
-FRAME = re.compile(r'^\s*File "|^ {4}|^\s*[~^]+\s*$')
-CLASS = re.compile(r"^[\w.]*(?:Error|Exception|Warning)\b:? *")
-
-
-class Result(NamedTuple):
-    """What is known about a text. unknown: the line that matters, where the answers are
-    about others. notes: what the numbers in the text say, as sentences.
-    """
-
-    answers: list
-    others: list
-    unknown: str
-    notes: list
-
-
-def look(text):
-    """The Result of a text."""
-    return Result(*match.find(text), "", [])
 
 
 def look_up(text: str) -> None:
@@ -84,25 +57,28 @@ def answer(text, headline=headline, where=where, texts=texts, result=None):
     """What look_up prints. headline, where: what it says of a Found, and of an Entry.
     texts: of an Entry, in which it looks for words. result: of the text, if known
     """
-    result = result or look(text)
-    if not result.answers:
-        return "\n".join(_beside(text, result, texts))
-    lines = []
-    if result.unknown:
-        lines.append(textwrap.fill(missed(text, result.unknown), WIDTH) + "\n")
-    if result.answers[0].near:
+    result = result or match.look(text)
+    lines, first = [], result.answers[:1]
+    if not first:
+        lines += _beside(text, result, texts)
+    elif first[0].near:
         lines.append("Not word for word. Most like it:\n")
     beside = [found.entry.id for found in result.answers]
     for found in result.answers:
         lines.append(_wrapped("", headline(found)))
         lines += _explained(found.entry, beside)
-        if found is result.answers[0]:
-            lines += [_wrapped("here    ", note) for note in result.notes]
+        if found is first[0]:
+            lines += [_wrapped("here    ", note) for note in notes(result)]
         lines.append(_wrapped("more    ", where(found.entry)) + "\n")
     for found in result.others[:ALSO]:
         entry = found.entry
         lines.append(_wrapped("also    ", f"{entry.title}: {entry.means}"))
     return "\n".join(lines)
+
+
+def notes(result):
+    """What the numbers in a text say, as sentences."""
+    return getattr(result, "notes", ())
 
 
 def _explained(entry, beside):
@@ -142,7 +118,7 @@ def missed(text: str, unknown: str = "", pages: list | tuple = ()) -> str:
         return "There is nothing to look up: the text is empty."
     if text.count("\ufffd") > len(text) / 10:
         return "This is no text, or none in UTF-8."
-    if code.is_program(text):
+    if code.is_code(text):
         return "Nothing collected here is like this listing. It may be right or not."
     told = "" if pages else "Not known here, and no guess. "
     name, repository, foreign = places.tracker(text)
@@ -150,25 +126,21 @@ def missed(text: str, unknown: str = "", pages: list | tuple = ()) -> str:
     if foreign:
         read = f"; its makers read {tracker}" if repository else ""
         return f"{told}This is a message of {name}, not of PyTorch{read}."
-    line = unknown or line_of(text)
+    line = line_of(text, unknown)
     return f"{told}Search for “{line}” in {tracker}, and at discuss.pytorch.org."
 
 
-def line_of(text):
-    """The line of a text to search for: the last that says an error, without its class,
-    or else the last.
+def line_of(text, unknown=""):
+    """The line of a text to search for, without what stands before its message:
+    unknown, or else the last.
     """
-    lines = [LOGGED.sub("", line).strip() for line in _said(text)]
-    lines = [line for line in lines if line] or [text.strip()]
-    errors = [line for line in lines if re.search("Error|Exception|Warning", line)]
-    line = (errors or lines)[-1]
-    line = CLASS.sub("", line) or line
+    if not unknown:
+        lines = paste.sort(paste.clean(text)).lines
+        said = [each for kind, each in lines if each and kind not in ("frame", "joint")]
+        unknown = (said or [text.strip()])[-1]
+    line = rules.LOGGED.sub("", rules.PREFIX.sub("", unknown)).strip()
+    line = rules.HEADS.sub("", line) or line or unknown
     return line if len(line) <= LINE else line[:LINE].rpartition(" ")[0] or line[:LINE]
-
-
-def _said(text):
-    end = text[-places.read()["rules"]["TAIL"] :]
-    return [line for line in end.splitlines() if not FRAME.search(line)]
 
 
 def mentions(text, texts=texts):

@@ -8,7 +8,8 @@ import re
 import sys
 import traceback
 
-from torch_messages.lookup import look, look_up
+from torch_messages.lookup import look_up
+from torch_messages.match import look
 
 MOST = 20_000  # characters of an error, from its beginning and from its end
 WIDTH = 100  # of the line below a traceback
@@ -37,12 +38,17 @@ def last():
 
 
 def text_of(error):
-    """An error as Python prints it, with its causes, notes and groups, and of each the
-    last frame alone.
+    """An error as Python prints it, with its causes, notes and groups, and without
+    frames but for the file of the last: that says whose it is.
     """
-    shown = traceback.format_exception(type(error), error, error.__traceback__, -1)
+    shown = traceback.format_exception(type(error), error, error.__traceback__, 0)
     text = "".join(shown)
-    return text if len(text) <= 2 * MOST else f"{text[:MOST]}\n…\n{text[-MOST:]}"
+    if len(text) > 2 * MOST:
+        text = f"{text[:MOST]}\n…\n{text[-MOST:]}"
+    *_, last = (None, *traceback.walk_tb(error.__traceback__))
+    if last is None:
+        return text
+    return f'  File "{last[0].f_code.co_filename}", line {last[1]}\n{text}'
 
 
 # --------------------------------------------------------------------------------------
@@ -81,11 +87,10 @@ def _name():
 
 def meaning(error):
     """What an error means if its message is known word for word, "" else."""
-    result = look(text_of(error))
-    if not result.answers or result.unknown:
-        return ""
-    first = result.answers[0]
-    return "" if first.near or first.by != "message" else first.entry.means
+    for first in look(text_of(error)).answers[:1]:
+        if first.by == "message" and not first.near:
+            return first.entry.means
+    return ""
 
 
 def line(means, name="explain"):
