@@ -162,6 +162,7 @@ LOAD, FAIL = "%load_ext torch_messages", f'raise RuntimeError("{GRAD}")'
 LINE = notebook.line(NUMPY) + "\n"
 
 
+@pytest.mark.slow
 def test_a_line_below_each_traceback_that_is_known():
     load, fine, known, again, unknown, syntax, explained = cells(
         LOAD, "x = 1", FAIL, FAIL, "1 / 0", "def f(:", "explain()"
@@ -173,11 +174,13 @@ def test_a_line_below_each_traceback_that_is_known():
     assert explained and NUMPY not in explained  # the last was a SyntaxError
 
 
+@pytest.mark.slow
 def test_explain_says_what_helps():
     *_, explained = cells(LOAD, FAIL, "explain()")
     assert f"means   {NUMPY}" in explained
 
 
+@pytest.mark.slow
 def test_a_name_of_the_reader_is_kept():
     _, _, known, kept, _, still = cells(
         LOAD, "explain = 3", FAIL, "explain", "%unload_ext torch_messages", "explain"
@@ -186,6 +189,7 @@ def test_a_name_of_the_reader_is_kept():
     assert kept == still and kept.endswith(": 3\n")
 
 
+@pytest.mark.slow
 def test_after_unload_ext_there_is_none_and_reload_ext_gives_one_line():
     out = cells(
         LOAD,
@@ -200,17 +204,20 @@ def test_after_unload_ext_there_is_none_and_reload_ext_gives_one_line():
     assert "NameError" in out[5]
 
 
+@pytest.mark.slow
 def test_an_error_of_its_own_is_not_shown():
     break_it = "import torch_messages.notebook as n; n.look = None"
     *_, known = cells(LOAD, break_it, FAIL)
     assert known.endswith(f"RuntimeError: {GRAD}\n")
 
 
+@pytest.mark.slow
 def test_what_is_interrupted_is_not_looked_up():
     *_, known = cells(LOAD, f'raise KeyboardInterrupt("{GRAD}")')
     assert "torch_messages" not in known
 
 
+@pytest.mark.slow
 def test_the_table_is_read_at_the_first_error():
     read = "from torch_messages.messages import entries; entries.cache_info().currsize"
     out = cells(LOAD, read, FAIL, read)

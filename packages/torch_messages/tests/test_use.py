@@ -35,6 +35,22 @@ def run(*arguments, env=(), **options):
     return subprocess.run(started, env={**environment(), **dict(env)}, **options)
 
 
+@pytest.fixture
+def ask(capsys):
+    """ask(*arguments): the exit status of the command, and what it prints, in this
+    process.
+    """
+
+    def ask(*arguments):
+        try:
+            status = command.main(list(arguments))
+        except SystemExit as end:
+            status = end.code
+        return status, *capsys.readouterr()
+
+    return ask
+
+
 def result(**some):
     """What match.look could give, whatever the table knows."""
     return SimpleNamespace(**{**FIELDS, **some})
@@ -65,6 +81,7 @@ def test_an_example_in_python():
     assert result.attempted >= 4 and not result.failed
 
 
+@pytest.mark.slow
 def test_the_example_after_an_error():
     """As Python itself runs it: doctest would keep no last error."""
     pytest.importorskip("torch")
@@ -82,6 +99,7 @@ def without(frames, text):
     return re.sub(frames, r"\1", text, count=1).rstrip()
 
 
+@pytest.mark.slow
 def test_the_example_in_a_notebook():
     pytest.importorskip("torch")
     pytest.importorskip("IPython")
@@ -129,11 +147,11 @@ def test_a_whole_log_is_read_from_standard_input():
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
-def test_a_file_is_read_in_whatever_encoding(tmp_path, encoding):
+def test_a_file_is_read_in_whatever_encoding(tmp_path, encoding, ask):
     log = tmp_path / "ein Log.txt"
     log.write_bytes(f"Größe 3\n{OOM}\n".encode(encoding))
-    done = run(str(log))
-    assert done.stdout.startswith("CUDA out of memory. Tried to allocate\n")
+    status, said, _ = ask(str(log))
+    assert said.startswith("CUDA out of memory. Tried to allocate\n") and status == 0
 
 
 def test_what_is_no_text_is_no_crash(tmp_path):
@@ -152,11 +170,11 @@ def test_of_a_long_file_the_end_is_read(tmp_path, monkeypatch):
     assert command._text([str(log)]) == "x" * (100 - len(OOM)) + OOM
 
 
-def test_what_is_not_known_is_said():
-    done = run("frobnicate")
-    assert done.stdout.startswith("Not known here, and no guess.")
-    assert done.returncode == 1
-    assert run("", input="").stdout.startswith("There is nothing to look up")
+def test_what_is_not_known_is_said(ask):
+    status, said, _ = ask("frobnicate")
+    assert said.startswith("Not known here, and no guess.") and status == 1
+    status, said, _ = ask("")
+    assert said.startswith("There is nothing to look up") and status == 1
 
 
 def test_pages_are_named_before_a_tracker():
@@ -196,16 +214,15 @@ def test_a_long_line_is_searched_by_its_beginning():
     assert lookup.line_of("2026-11-29 15:00:00,123 - ERROR - odd error") == "odd error"
 
 
-def test_help_version_and_wrong_use(tmp_path):
-    assert "torch-messages FILE" in run("--help").stdout
-    assert run("--version").stdout.strip() == __version__
+def test_help_version_and_wrong_use(ask):
+    assert "torch-messages FILE" in ask("--help")[1]
+    assert ask("--version") == (0, f"{__version__}\n", "")
     for arguments in (["--jsno", "x"], ["x", "--json", "y"]):
-        done = run(*arguments)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "Put words in quotes" in done.stderr
-    name = run("--local_rank")  # an option of others, which the table knows
-    assert name.returncode == 0 and "torchrun" in name.stdout
-    assert run("--", "--local_rank").stdout == name.stdout
+        status, said, wrong = ask(*arguments)
+        assert (status, said) == (2, "") and "Put words in quotes" in wrong
+    name = ask("--local_rank")  # an option of others, which the table knows
+    assert name[0] == 0 and "torchrun" in name[1]
+    assert ask("--", "--local_rank") == name
 
 
 @pytest.mark.skipif(os.name == "nt", reason="opens a terminal")
@@ -227,10 +244,10 @@ def test_a_file_that_may_not_be_read_is_one_sentence(tmp_path):
     assert done.returncode == 2 and done.stderr.count("\n") == 1
 
 
-def test_json_is_read_by_any_program():
-    done = run("--json", "显存 frobnicate")
-    told = json.loads(done.stdout)
-    assert done.stdout.isascii() and done.returncode == 1
+def test_json_is_read_by_any_program(ask):
+    status, said, _ = ask("--json", "显存 frobnicate")
+    told = json.loads(said)
+    assert said.isascii() and status == 1
     assert (told["known"], told["answers"], told["unknown"]) == (False, [], "")
     assert told["search"] == {
         "for": "显存 frobnicate",
@@ -240,11 +257,11 @@ def test_json_is_read_by_any_program():
     }
     told = command.as_data("多卡训练卡住不动", result())
     assert told["places"][0]["address"].endswith("docs/zh.html#ddp-ddp-hangs")
-    told = json.loads(run("--json", OOM).stdout)
+    told = json.loads(ask("--json", OOM)[1])
     assert told["answers"][0]["lesson"].endswith("notebooks/07_memory.html#remedies")
 
 
-@pytest.mark.parametrize("encoding", ["cp437", "cp1252", "gbk", "ascii"])
+@pytest.mark.parametrize("encoding", ["cp437", "gbk"])
 def test_a_console_that_lacks_letters(encoding):
     done = run(
         "frobnicate …", env={"PYTHONIOENCODING": encoding}.items(), encoding=encoding

@@ -135,7 +135,8 @@ def line_of(text, unknown=""):
     unknown, or else the last.
     """
     if not unknown:
-        lines = paste.sort(paste.clean(text)).lines
+        end = text[-places.read()["rules"]["TAIL"] :]
+        lines = paste.sort(paste.clean(end)).lines
         said = [each for kind, each in lines if each and kind not in ("frame", "joint")]
         unknown = (said or [text.strip()])[-1]
     line = rules.LOGGED.sub("", rules.PREFIX.sub("", unknown)).strip()

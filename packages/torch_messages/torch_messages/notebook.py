@@ -78,9 +78,7 @@ def _below_traceback(result):
 
 def _name():
     """How the reader calls explain, which is put there unless the name is taken."""
-    from IPython import get_ipython
-
-    names = get_ipython().user_ns
+    names = sys.modules["IPython"].get_ipython().user_ns
     taken = names.setdefault("explain", explain) is not explain
     return "torch_messages.explain" if taken else "explain"
 
