@@ -83,8 +83,9 @@ const trackerOf = data => {
     return null;
   }
 
-  const byClass = (name, line) => pytorch.words.test(line) ? null
-    : trackers.find(each => each.classes?.test(name))?.told;
+  const byClass = (name, line) =>
+    trackers.some(each => !each.foreign && each.words.test(line)) ? null
+      : trackers.find(each => each.classes?.test(name))?.told;
 
   function ofClass(lines) {
     for (const line of [...lines].reverse()) {

@@ -188,6 +188,7 @@ def test_a_foreign_error_is_told_as_such(error, name):
         "E tensorflow/core/util/port.cc oneDNN on\nValueError: odd": "PyTorch",
         "RuntimeError: Numpy is not available": "PyTorch",
         "NameError: name 'torch' is not defined": "PyTorch",
+        "ModuleNotFoundError: No module named 'torch_xla'": "torch_xla",
         "ValueError: odd": "PyTorch",
         "how do I train a jax model": "JAX",
         "convert a jax array to torch": "PyTorch",

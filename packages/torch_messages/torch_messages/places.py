@@ -203,10 +203,11 @@ def _of_class(lines):
 
 
 def _by_class(name, line):
-    """By the class alone: also a NameError may be about torch."""
+    """By the class alone, if the line has no word of PyTorch: a NameError of torch."""
     for each in _trackers():
         if each.classes and re.fullmatch(each.classes, name):
-            return None if _is_of_torch(line) else each.told
+            near = any(not one.foreign and one.stands_in(line) for one in _trackers())
+            return None if near else each.told
     return None
 
 
