@@ -11,16 +11,14 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from torch_messages import __version__, command, lookup
+from torch_messages import __version__, command, lookup, match
 from torch_messages.match import Found
 from torch_messages.messages import entries
 
 README = Path(__file__).parents[1] / "README.md"
-FIELDS = {"answers": [], "others": [], "unknown": "", "notes": []}
 OOM = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"
 
 
@@ -53,7 +51,7 @@ def ask(capsys):
 
 def result(**some):
     """What match.look could give, whatever the table knows."""
-    return SimpleNamespace(**{**FIELDS, **some})
+    return match.Result([], [])._replace(**some)
 
 
 def environment():
@@ -126,7 +124,7 @@ def test_readme_names_each_key():
     told = command.as_data(OOM, known)
     for key in (*told, *told["answers"][0], *command.as_data("x", result())["search"]):
         assert f"`{key}`" in text
-    assert told["answers"][0]["notes"] == ["a sentence"]
+    assert told["notes"] == ["a sentence"]
     assert told["others"][0]["id"] == "memory/cuda-oom"
 
 
@@ -197,10 +195,14 @@ def test_where_a_line_has_failed_pages_are_none():
     assert told["search"]["for"] == "how to choose num_workers"
 
 
-def test_what_the_numbers_say_stands_below_the_first_answer():
+def test_what_the_numbers_say_stands_in_the_first_answer():
     found = Found(entries()["memory/cuda-oom"], wording="CUDA out of memory")
-    known = result(answers=[found], notes=["it holds 2 GiB"])
-    assert "\nhere    it holds 2 GiB\n" in lookup.answer(OOM, result=known)
+    other = Found(entries()["memory/cpu-oom"])
+    known = result(answers=[found, other], notes=["it holds 2 GiB"])
+    shown = lookup.answer(OOM, result=known)
+    assert shown.count("\nhere    it holds 2 GiB\ndo  ") == 1
+    failed = lookup.answer("KeyError: 3", result=result(unknown="x", notes=["3 GiB"]))
+    assert failed.endswith("\nhere    3 GiB")
 
 
 def test_a_long_line_is_searched_by_its_beginning():

@@ -119,14 +119,13 @@ def _read(stream):
 def as_data(text, result):
     """A Result for programs: what --json prints. README says what each part is."""
     answers = [_entry(found) for found in result.answers]
-    if answers:
-        answers[0]["notes"] = list(lookup.notes(result))
     pages = [] if answers or result.unknown else places.search(text)
     return {
         "known": bool(answers),
         "answers": answers,
         "others": [_entry(found) for found in result.others],
         "unknown": result.unknown,
+        "notes": list(result.notes),
         "places": [{"title": title, "address": to} for title, to in pages],
         "search": None if answers else _search(text, result.unknown),
     }
@@ -153,7 +152,6 @@ def _entry(found):
         "do": entry.do,
         "source": list(entry.source),
         "lesson": lookup.lesson_of(entry),
-        "notes": [],
     }
 
 

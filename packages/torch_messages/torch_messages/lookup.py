@@ -59,16 +59,15 @@ def answer(text, headline=headline, where=where, texts=texts, result=None):
     """
     result = result or match.look(text)
     lines, first = [], result.answers[:1]
+    here = [_wrapped("here    ", note) for note in result.notes]
     if not first:
-        lines += _beside(text, result, texts)
+        lines += [*_beside(text, result, texts), *here]
     elif first[0].near:
         lines.append("Not word for word. Most like it:\n")
     beside = [found.entry.id for found in result.answers]
     for found in result.answers:
         lines.append(_wrapped("", headline(found)))
-        lines += _explained(found.entry, beside)
-        if found is first[0]:
-            lines += [_wrapped("here    ", note) for note in notes(result)]
+        lines += _explained(found.entry, beside, here if found is first[0] else [])
         lines.append(_wrapped("more    ", where(found.entry)) + "\n")
     for found in result.others[:ALSO]:
         entry = found.entry
@@ -76,14 +75,12 @@ def answer(text, headline=headline, where=where, texts=texts, result=None):
     return "\n".join(lines)
 
 
-def notes(result):
-    """What the numbers in a text say, as sentences."""
-    return getattr(result, "notes", ())
-
-
-def _explained(entry, beside):
-    """The lines of an entry, with what tells it apart from those beside it."""
+def _explained(entry, beside, here):
+    """The lines of an entry, with what the text itself says (here), and what tells it
+    apart from those beside it.
+    """
     yield _wrapped("means   ", entry.means)
+    yield from here
     yield textwrap.indent(entry.do, INDENT).replace(INDENT, "do      ", 1)
     for other, apart in entry.unlike:
         if other in beside:
