@@ -21,7 +21,7 @@ def explain(error: BaseException | None = None) -> None:
 
     error: an exception, in its place
     """
-    error = error or last()
+    error = last() if error is None else error
     if error is None:
         print("There has been no error here since Python started.")
     elif isinstance(error, BaseException):
@@ -32,9 +32,10 @@ def explain(error: BaseException | None = None) -> None:
 
 def last():
     """The exception that is being handled, or that Python or IPython has shown last."""
-    handled = sys.exc_info()[1]
-    # Python 3.12 sets both; IPython 7 the first alone
-    return handled or getattr(sys, "last_value", None) or getattr(sys, "last_exc", None)
+    # Python 3.12 sets both of these; IPython 7 the first alone
+    shown = (getattr(sys, name, None) for name in ("last_value", "last_exc"))
+    every = (sys.exc_info()[1], *shown)
+    return next((error for error in every if error is not None), None)
 
 
 def text_of(error):
