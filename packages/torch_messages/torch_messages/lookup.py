@@ -62,7 +62,9 @@ def answer(text, headline=headline, where=where, texts=texts, result=None):
     here = [_wrapped("here    ", note) for note in result.notes]
     if not first:
         lines += [*_beside(text, result, texts), *here]
-    elif first[0].near:
+    elif result.unknown:
+        lines.append(f"Not known here: “{line_of(text, result.unknown)}”.")
+    if first and first[0].near:
         lines.append("Not word for word. Most like it:\n")
     beside = [found.entry.id for found in result.answers]
     for found in result.answers:
