@@ -178,13 +178,18 @@ TOLD = {
 }
 
 
-def shown_of(page, found, told):
-    """What the field shows where the finder says this."""
-    finder = f"const lookup = rules => entries => text => ({json.dumps(told)});"
+def finds(page, body):
+    """Let the finder be this function of a text."""
+    script = f"const lookup = rules => entries => text => {{ {body} }};"
     kind = "text/javascript"
     page.route(
-        "**/find.js*", lambda route: route.fulfill(body=finder, content_type=kind)
+        "**/find.js*", lambda route: route.fulfill(body=script, content_type=kind)
     )
+
+
+def shown_of(page, found, told):
+    """What the field shows where the finder says this."""
+    finds(page, f"return {json.dumps(told)}")
     page.fill("#message", "some text")
     expect(found.locator("p").first).to_be_visible()
     return found.inner_text()
@@ -215,6 +220,38 @@ def test_where_nothing_fits_other_places_and_the_right_tracker_are_named(page, f
     assert shown.startswith("Not known here, and no guess.")
     assert "github.com/ROCm/ROCm/issues" in shown and "pytorch/pytorch" not in shown
     assert "Also in your text" not in shown and "Quick answers <i>" in shown
+
+
+NOTED = "return {first: [], others: [], notes: [`${text}, ${self.looks}`]}"
+
+
+def test_it_looks_once_when_the_keys_pause(page, found):
+    finds(page, f"self.looks = (self.looks ?? 0) + 1; {NOTED}")
+    keys = """([field, text]) => {
+        for (const letter of text) {
+            field.value += letter;
+            field.dispatchEvent(new Event("input"));
+        }
+    }"""
+    field = page.locator("#message").element_handle()
+    page.evaluate(keys, [field, "many keys"])
+    expect(found).to_contain_text("many keys, 1")
+    page.evaluate(keys, [field, " and more"])
+    expect(found).to_contain_text("many keys and more, 2")
+
+
+def test_who_types_does_not_wait_for_what_is_looked_for(page, found):
+    finds(
+        page,
+        f"""const end = Date.now() + (text === "long text" ? 3000 : 0);
+        while (Date.now() < end); {NOTED}""",
+    )
+    page.fill("#message", "long text")
+    expect(found).to_contain_text("Looking …")
+    page.wait_for_timeout(500)  # it has begun
+    page.fill("#message", "short text")
+    assert found.inner_text() == "Looking …"  # for the first, still
+    expect(found).to_contain_text("short text")
 
 
 # --------------------------------------------------------------------------------------
