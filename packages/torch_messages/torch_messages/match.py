@@ -94,7 +94,13 @@ def _of_paste(sorted_paste):
     unknown = _unknown(sorted_paste, ranked)
     if unknown and answers and answers[0].rank[:2] < SERIOUS:
         answers = []
-    others = [place for place in ranked if place not in answers]
+    # what only says that something has failed is of no use beside what has
+    told = any(not place.entry.cover for place in answers)
+    others = [
+        place
+        for place in ranked
+        if place not in answers and not (told and place.entry.cover)
+    ]
     found, guesses = [place.found() for place in answers], []
     if not found and (unknown or not others):
         guesses = near.near((unknown or sorted_paste.said())[: rules.SHORT])
