@@ -130,15 +130,18 @@ def level_of_captions(app, page, template, context, doctree):
 
 
 def lighter(app, page, template, context, doctree):
-    """Leave out what Sphinx writes around each word of code, a quarter of the page of
-    errors, and what titles say that a pointer rests on.
+    """Leave out what Sphinx writes around each word of code, a quarter of the pages of
+    errors, and what titles say that a pointer rests on; of styles those of notebooks.
     """
-    if page == "docs/errors":
+    if page.startswith("docs/errors"):
         body = re.sub(r'<span class="pre">([^<]*)</span>', r"\1", context["body"])
         body = re.sub(r'<span class="std std-ref">([^<]*)</span>', r"\1", body)
         body = body.replace("<span></span>", "")
         body = body.replace(' title="Link to this heading"', "")
         context["body"] = body.replace("docutils literal notranslate", "literal")
+        context["css_files"] = [
+            each for each in context["css_files"] if "mystnb" not in each.filename
+        ]
 
 
 def setup(app):

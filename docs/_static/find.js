@@ -640,7 +640,8 @@ const lookup = (rules, ruled = () => []) => {
       if (said < LEAST) return [];
       const holds = ({plain}) => has(plain, part);
       const found = table.filter(({says}) => says.some(holds));
-      const shares = found.flatMap(({says}) => says.filter(holds)).map(({whole}) => said / whole);
+      const shares = found.flatMap(({says}) => says.filter(holds))
+        .map(({whole}) => said / whole);
       return found.length <= 2 && Math.max(0, ...shares) > PART ? found : [];
     }
 

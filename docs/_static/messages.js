@@ -1,219 +1,172 @@
-// The field on the page of errors: finds the entries of the table that fit a pasted text.
-// As messages.py and match.py of packages/torch_messages, which say why, and with the same
-// numbers and expressions: its rules.json stands on the page, beside the table. A test holds
-// that both give the same answers. Listings are for lesson 16, which can read Python.
+// The field on the page of errors: it finds the entries that fit a pasted text. The table
+// (messages-table.js) and the finder (find.js) stand beside this script, and are loaded
+// when somebody looks for something.
 "use strict";
 
-const lookup = rules => {
-  const {GAP, MOST, LIKE, MORE, LEAST, ASKED, MOST_OF, MUCH, PART, LONG, CLOSE} = rules;
-  const COLORS = new RegExp(rules.COLORS, "g"), SPACE = new RegExp(rules.SPACE, "g");
-  const PREFIX = new RegExp(rules.PREFIX, "gim"), FRAME = new RegExp(rules.FRAME, "gm");
-  const BEFORE = new RegExp(rules.BEFORE, "g"), HEADS = new RegExp(rules.HEADS);
-  const WORD = new RegExp(rules.WORD, "g"), ENDING = new RegExp(rules.ENDING);
-  const NAME = new RegExp(`^(?:${rules.NAME})$`), ASKING = new Set(rules.ASKING.split(" "));
-  const QUOTES = Object.entries(rules.QUOTES)
-    .map(([quote, marks]) => [quote, new RegExp(`[${marks}]`, "g")]);
-  const escape = text => text.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&");
-  const distinct = list => [...new Set(list)];
-  const sum = list => list.reduce((total, value) => total + value, 0);
-
-  function plain(text) {
-    text = text.replace(COLORS, "").replace(PREFIX, "");
-    for (const [quote, marks] of QUOTES) text = text.replace(marks, quote);
-    return text.replace(SPACE, " ").trim().toLowerCase();
-  }
-
-  const words = text => (plain(text).match(WORD) ?? [])
-    .map(word => word.replace(ENDING, ""))
-    .filter(word => !ASKING.has(word));
-
-  function pattern(wording) {
-    const whole = plain(wording);
-    const pieces = whole.split("…").map(piece => escape(piece.trim()));
-    const begin = /^[a-z0-9_]/.test(whole) ? "(?<![a-z0-9_])" : "";
-    const end = /[0-9]$/.test(whole) ? "(?![0-9])" : "";
-    return new RegExp(`${begin}${pieces.join(`.{0,${GAP}}?`)}${end}`);
-  }
-
-  return known => {
-    // an entry: id, says, asked, names, whether it is a cover
-    const counts = new Map(), total = known.length + 1;
-    const wordings = [];
-    for (const [id, says, asked] of known) {
-      for (const word of distinct([...says, ...asked].flatMap(words)))
-        counts.set(word, (counts.get(word) ?? 0) + 1);
-      for (const each of says) wordings.push([id, each, pattern(each)]);
-    }
-    const weight = (some, unknown = 1) => sum(distinct(some).sort().map(word =>
-      counts.has(word) ? Math.log(total / (1 + counts.get(word))) : Math.log(total) * unknown));
-    const covers = new Set(known.filter(entry => entry[4]).map(([id]) => id));
-
-    function named(name) {
-      const whole = name.toLowerCase().replace(/^-+|-+$/g, ""), one = NAME.test(name);
-      const asked = one ? whole.replace(/[(=].*/, "") : whole;
-      const ends = (name, short) => name.endsWith("." + short);
-      const exact = [], lasting = [], told = [];
-      const inside = new RegExp(`(?<![a-z0-9_])${escape(asked)}(?![a-z0-9_])`);
-      for (const [id, says, , names] of known) {
-        const own = [id, ...names].map(each => each.toLowerCase().replace(/^-+|-+$/g, ""));
-        if (own.includes(asked) || own.includes(whole)) exact.push(id);
-        else if (!one) continue;
-        else if (own.some(each => ends(asked, each) || ends(each, asked))) lasting.push(id);
-        else if (says.some(wording => inside.test(plain(wording)))) told.push(id);
-      }
-      const found = exact.length ? exact : lasting.length ? lasting
-        : told.length === 1 ? told : [];
-      return found.slice(0, MOST);
-    }
-
-    function wordForWord(text) {
-      const spans = new Map();
-      for (const [id, wording, expression] of wordings) {
-        const found = expression.exec(text);
-        if (!found) continue;
-        const span = [weight(words(wording)), found.index, found.index + found[0].length];
-        const old = spans.get(id);
-        if (!old || less(old, span)) spans.set(id, span);
-      }
-      const within = ([told, start, end], [more, first, last]) =>
-        first <= start && end <= last && more > told;
-      const kept = [...spans.keys()].filter(
-        id => ![...spans].some(([other, span]) => other !== id && within(spans.get(id), span)));
-      const uncovered = kept.filter(id => !covers.has(id));
-      const causes = uncovered.length ? uncovered : kept;
-      if (!causes.length) return [[], []];
-      const ranks = new Map(causes.map(id => [id, rank(text, spans.get(id))]));
-      if (covers.has(causes[0])) causes.sort((a, b) => spans.get(a)[1] - spans.get(b)[1]);
-      else causes.sort((one, other) => less(ranks.get(one), ranks.get(other)) ? 1
-        : less(ranks.get(other), ranks.get(one)) ? -1 : 0);
-      const [, start, end] = spans.get(causes[0]);
-      const same = causes.filter(id => spans.get(id)[1] === start && spans.get(id)[2] === end);
-      return [same, causes.filter(id => !same.includes(id))];
-    }
-
-    function rank(text, [told, start, end]) {
-      const cut = text.lastIndexOf(rules.ORIGINAL);
-      const joints = [...text.matchAll(BEFORE)].map(found => found.index);
-      const caused = cut >= 0 ? start > cut : joints.length > 0 && start < joints.at(-1);
-      const warned = text.slice(Math.max(0, start - 80), end).includes("warning");
-      return [Number(caused), Number(!warned), start, told];
-    }
-
-    function part(text) {
-      const piece = plain(text).replace(HEADS, "")
-        .replace(/^[ .:;!\-()[\]<>]+|[ .:;!\-()[\]<>]+$/g, "");
-      const told = weight(words(piece));
-      if (piece.includes("\n") || told < LEAST) return [];
-      const inside = new RegExp(`(?<![a-z0-9_])${escape(piece)}(?![a-z0-9_])`);
-      const holds = wording => inside.test(plain(wording));
-      const found = known.filter(([, says]) => says.some(holds));
-      const share = Math.max(0, ...found.flatMap(([, says]) => says.filter(holds))
-        .map(wording => told / weight(words(wording))));
-      return found.length <= 2 && share > PART ? found.map(([id]) => id) : [];
-    }
-
-    function like(text) {
-      const asked = words(text.includes("Traceback") ? text.replace(FRAME, "") : text);
-      const those = new Set(asked);
-      const share = wording => {
-        const listed = words(wording), own = new Set(listed), whole = weight(listed);
-        const common = weight(listed.filter(word => those.has(word)));
-        if (common < Math.max(LEAST, LIKE * whole)) return 0;
-        let best = 0;
-        asked.forEach((word, n) => {
-          if (!own.has(word)) return;
-          const part = asked.slice(n, n + listed.length + MORE);
-          const both = weight(part.filter(each => own.has(each)));
-          const more = weight(part.filter(each => !own.has(each)), 0.5);
-          best = Math.max(best, both / (whole + more));
-        });
-        return best >= LIKE ? best : 0;
-      };
-      const question = wording => {
-        const own = words(wording), common = weight(own.filter(word => those.has(word)));
-        const both = 2 * common / (weight(own) + weight([...those]));
-        const most = common >= MUCH ? common / weight(own) : 0;
-        const score = Math.max(both >= ASKED ? both : 0, most >= MOST_OF ? most : 0);
-        return common >= LEAST ? score : 0;
-      };
-      const scores = known.map(([id, says, questions]) => [id, Math.max(0,
-        ...says.map(share), ...(asked.length < LONG ? questions.map(question) : []))]);
-      const best = Math.max(...scores.map(([, score]) => score));
-      return scores.filter(([, score]) => score && score >= CLOSE * best)
-        .sort(([, one], [, other]) => other - one).slice(0, 2).map(([id]) => id);
-    }
-
-    // {first: ids of the answers, others: what else stands there, near: only by likeness}
-    return text => {
-      text = text.trim();
-      if (!text) return {first: [], others: [], near: false};
-      const names = named(text);
-      if (names.length) return {first: names, others: [], near: false};
-      const [first, others] = wordForWord(plain(text));
-      if (first.length) return {first, others, near: false};
-      const parts = part(text);
-      return {first: parts.length ? parts : like(text), others: [], near: true};
-    };
-  };
-
-  function less(one, other) {
-    for (let n = 0; n < one.length; n++)
-      if (one[n] !== other[n]) return one[n] < other[n];
-    return false;
-  }
-};
-
-const findMessage = (({rules, entries}) => lookup(rules)(entries))(
-  JSON.parse(document.getElementById("messages").textContent));
-
 {
+  const script = document.currentScript.src;
   const field = document.getElementById("message");
   const place = document.getElementById("messages-found");
-  const anchor = id => `message-${id.replace(/[^a-z0-9]+/g, "-")}`;
+  const WAIT = 150;  // ms without a key, then it looks
+  const LEAST = 4;  // characters that are looked for
+  const ALSO = 3;  // entries that are named below the answers
+
+  // Address of a script beside this one, of the same version (?v=…).
+  const beside = name => new URL(name + new URL(script).search, script).href;
+
+  // <script>, as fetch() reads no file of a page that is opened as a file.
+  const run = name => new Promise((done, failed) => document.head.append(
+    Object.assign(document.createElement("script"),
+      {src: beside(name), onload: done, onerror: failed})));
+
+  // The table: {rules, numbers, entries, known: id → entry, pages, cells, shown}, loaded once.
+  let coming;
+  const load = () => coming ??= run("messages-table.js").then(() => {
+    const {fields, rows, ...others} = messageTable;
+    const entries = rows.map(
+      row => Object.fromEntries(row.map((value, n) => [fields[n], value])));
+    return {...others, entries, known: new Map(entries.map(entry => [entry.id, entry]))};
+  }).catch(error => {
+    coming = undefined;  // the next time may have more luck
+    throw error;
+  });
+
+  // In a thread of its own, so that a long text keeps nobody from typing. A page that is
+  // opened as a file can have none.
+  let finding;
+  window.findMessage = async text => (await finder())(text);
+  const finder = () => finding ??= start().catch(error => {
+    finding = undefined;
+    throw error;
+  });
+  async function start() {
+    const {rules, numbers, entries} = await load();
+    if (location.protocol === "file:") {
+      await Promise.all(["numbers.js", "find.js"].map(run));
+      return lookup(rules, readNumbers(numbers))(entries);
+    }
+    const worker = new Worker(beside("find-worker.js"));
+    const ask = given => new Promise((done, failed) => {  // one at a time
+      worker.onmessage = ({data}) => done(data);
+      worker.onerror = failed;
+      worker.postMessage(given);
+    });
+    await ask({rules, numbers, entries});
+    return ask;
+  }
+
+  // ------------------------------------------------------------------------------------
+  // What is shown. All of it as text: no word of a paste or of the table becomes HTML.
+
   const element = (name, ...inner) => {
     const made = document.createElement(name);
     made.append(...inner);
     return made;
   };
+  const link = (text, address) => Object.assign(element("a", text), {href: address});
+  const list = (kind, items) => {
+    const lines = items.map(item => element("li", ...[item].flat()));
+    return lines.length ? [element(kind, ...lines)] : [];
+  };
 
-  // An entry of the page, as an answer.
-  function answer(id) {
-    const section = document.getElementById(anchor(id)).closest("section");
-    const link = element("a", section.querySelector("h3").firstChild.textContent);
-    link.href = `#${section.id}`;
-    const copy = section.cloneNode(true);
-    copy.querySelectorAll("[id]").forEach(each => each.removeAttribute("id"));
-    copy.querySelectorAll("h3, .shown-by, button").forEach(each => each.remove());
-    copy.removeAttribute("id");
-    return element("li", link, ...copy.childNodes);
+  const anchor = id => `message-${id.replace(/[^a-z0-9]+/g, "-")}`;
+  const pageOf = ({pages}, id) => `errors/${pages[id.split("/")[0]]}.html`;
+  const toEntry = (table, id) =>
+    link(table.known.get(id).title, `${pageOf(table, id)}#${anchor(id)}`);
+
+  // An entry: what it means, what to do, what it is not, where it is explained.
+  function answer(table, id) {
+    const {means, do: lines, unlike, lesson} = table.known.get(id);
+    const block = element("div", element("div", element("pre", lines)));
+    block.className = "message highlight-text notranslate";
+    block.firstChild.className = "highlight";
+    const apart = unlike.map(([id, told]) => ["Not ", toEntry(table, id), `: ${told}`]);
+    const cells = [lesson, id].filter(key => key in table.cells)
+      .map(key => link(...table.cells[key]));
+    const further = list("ul", [...apart, ...cells]);
+    return [toEntry(table, id), element("p", means), block, ...further];
   }
 
-  function show() {
-    const asked = field.value;
-    const {first, others, near} = findMessage(asked);
-    place.replaceChildren();
-    if (asked.trim().length < 4) return;
-    if (!first.length) {
-      place.append(element("p", "Not known here, and no guess. A listing is for lesson 16;"
-        + " for a message, search its last line in the issues of the package that gave it"
-        + " (github.com/pytorch/pytorch/issues) and at discuss.pytorch.org."));
-      return;
+  // What is found, as elements. first, others: ids; near: by likeness only; unknown: the
+  // line that failed, if it is not known; notes: sentences that numbers were read to;
+  // places: {title, url} that may help; tracker: owner/repository where questions go.
+  function told(table, found) {
+    const {first, others, near, unknown, notes = [], places = []} = found;
+    const issues = `github.com/${found.tracker ?? "pytorch/pytorch"}/issues`;
+    const search = link(issues, `https://${issues}`);
+    const parts = [];
+    const say = (...inner) => parts.push(element("p", ...inner));
+    if (unknown)
+      say("The line that failed is not known here: ", element("code", unknown),
+        " Search for it in ", search, " and at discuss.pytorch.org.");
+    else if (!first.length)
+      say("Not known here, and no guess. A listing is for lesson 16; for a message, search"
+        + " its last line in the issues of the package that gave it (", search,
+        ") and at discuss.pytorch.org.");
+    notes.forEach(note => say(note));
+    if (first.length) {
+      if (near) say("Not word for word. Most like it:");
+      else if (unknown) say("What else stands in your text:");
+      parts.push(...list("ol", first.map(id => answer(table, id))));
     }
-    if (near) place.append(element("p", "Not word for word. Most like it:"));
-    place.append(element("ol", ...first.map(answer)));
     if (others.length) {
-      const also = others.slice(0, 3).map(id => {
-        const link = element("a", document.getElementById(anchor(id)).closest("section")
-          .querySelector("h3").firstChild.textContent);
-        link.href = `#${anchor(id)}`;
-        return element("li", link);
-      });
-      place.append(element("p", "Also in your text:"), element("ul", ...also));
+      say("Also in your text:");
+      parts.push(...list("ul", others.slice(0, ALSO).map(id => toEntry(table, id))));
+    }
+    if (places.length) {
+      say("Perhaps it is explained here:");
+      parts.push(...list("ul", places.map(({title, url}) => link(title, url))));
+    }
+    return parts;
+  }
+
+  // One at a time: who types on meanwhile gets the next.
+  let looking = false;
+  async function show() {
+    if (looking) return;
+    looking = true;
+    try {
+      let asked;
+      do {
+        asked = field.value;
+        if (asked.trim().length < LEAST) place.replaceChildren();
+        else {
+          if (!place.hasChildNodes()) place.append("Looking …");
+          place.replaceChildren(...told(await load(), await findMessage(asked)));
+        }
+      } while (asked !== field.value);
+    } catch (error) {
+      place.replaceChildren(element("p", "The table of messages did not load. Type on to"
+        + " try again, or look through the groups below."));
+      throw error;
+    } finally {
+      looking = false;
     }
   }
 
-  field.addEventListener("input", show);
+  let pause;
+  field.addEventListener("input", () => {
+    clearTimeout(pause);
+    pause = setTimeout(show, WAIT);
+  });
+  field.addEventListener("focus", () => finder().catch(() => {}));
   const given = new URLSearchParams(location.search).get("message");
   if (given) field.value = given;
-  show();  // a browser keeps what was typed
+  if (field.value) show();  // a browser keeps what was typed
+
+  // ------------------------------------------------------------------------------------
+  // Addresses from before the entries had pages of their own
+
+  async function follow() {
+    const name = decodeURIComponent(location.hash.slice(1));
+    if (!name || document.getElementById(name)) return;
+    const group = document.querySelector(`a[href$="errors/${CSS.escape(name)}.html"]`);
+    if (group) return location.replace(group.href);
+    if (!name.startsWith("message-")) return;
+    const table = await load();
+    const id = table.shown[name] ?? table.entries.find(({id}) => anchor(id) === name)?.id;
+    if (id) location.replace(`${pageOf(table, id)}#${name}`);
+  }
+  addEventListener("hashchange", follow);
+  follow();
 }

@@ -187,6 +187,11 @@ const showHighlighted = () => {
 // Sphinx highlights a moment after the page has come.
 addEventListener("load", () => setTimeout(showHighlighted, 100));
 
+// Of results that fit equally well, the pages of messages come last: they have most words.
+if (window.Scorer) {
+  Scorer.score = ([page, , , , score]) => score - page.startsWith("docs/errors/");
+}
+
 // A message in the search leads to the field that knows messages.
 const query = new URLSearchParams(location.search).get("q") ?? "";
 if (/search\.html$/.test(location.pathname)

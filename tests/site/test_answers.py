@@ -395,10 +395,14 @@ def test_calls_for_a_tpu_are_those_of_lesson_13():
 
 def test_on_the_site_the_messages_lead_to_their_entries():
     page = website.link_messages(TEXT)
-    linked = dict(re.findall(r"\[`(.+?)`\]\(errors\.md#(.+?)\)", page))
+    linked = dict(re.findall(r"\[`(.+?)`\]\((errors/.+?)\)", page))
     assert {
-        "Torch not compiled with CUDA enabled": "message-movement-not-compiled",
-        "Cannot re-initialize CUDA in forked subprocess": "message-data-forked-cuda",
+        "Torch not compiled with CUDA enabled": (
+            "errors/tensors-and-models-on-devices.md#message-movement-not-compiled"
+        ),
+        "Cannot re-initialize CUDA in forked subprocess": (
+            "errors/loading-data.md#message-data-forked-cuda"
+        ),
     }.items() <= linked.items()
-    assert set(linked.values()) <= {errors.anchor(id) for id in entries()}
+    assert set(linked.values()) <= {*map(errors.address, entries().values())}
     assert BLOCK.findall(page) == BLOCK.findall(TEXT)

@@ -25,13 +25,7 @@ def pages():
     lessons = read_lessons()
     return {
         "docs/evidence.md": evidence.page(lessons),
-        # without the field, which has the words once more
-        "docs/errors.md": re.sub(
-            r"^```{raw} html\n.*?^```$",
-            "",
-            errors.page(lessons),
-            flags=re.M | re.S,
-        ),
+        "docs/errors": "\n".join(errors.pages(lessons).values()),
     }
 
 
@@ -173,8 +167,8 @@ def test_every_announced_message_that_the_lessons_show_is_in_the_index(
             continue
         messages = re.findall(begins, re.sub(r"\x1b\[\d*m", "", printed(cell)), re.M)
         found += [" ".join(message.split()) for message in messages]
-        links |= {f"](../notebooks/{stem}.ipynb#{cell.id})" for _ in messages}
-    index = " ".join(pages["docs/errors.md"].split())
+        links |= {f"](../../notebooks/{stem}.ipynb#{cell.id})" for _ in messages}
+    index = " ".join(pages["docs/errors"].split())
     lost = [message for message in found if message not in index]
     # a program's own
     assert len(found) > 150 and lost == ["ZeroDivisionError: division by zero"]
@@ -186,7 +180,8 @@ def test_every_announced_message_that_the_lessons_show_is_in_the_index(
 
 def test_links_lead_to_cells(pages):
     known = {lesson.link(id) for lesson in read_lessons() for id in lesson.sections}
-    links = re.findall(r"\]\((\.\./notebooks/[^)]*#[^)]*)\)", "\n".join(pages.values()))
+    text = "\n".join(pages.values())
+    links = re.findall(r"\]\((?:\.\./)?(\.\./notebooks/[^)]*#[^)]*)\)", text)
     assert len(links) > 500 and set(links) <= known
 
 

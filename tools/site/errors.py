@@ -1,15 +1,18 @@
-"""The page of errors and warnings: the table of messages, and below each entry the
-messages that cells of the lessons show, from their stored outputs and from recordings.
+"""The pages of errors and warnings: one with the field, and one for each group of the
+table of messages. Below each entry stand the messages that cells of the lessons show,
+from their stored outputs and from recordings.
 """
 
 import itertools
 import json
+import pathlib
 import re
-from dataclasses import dataclass
+import zlib
+from dataclasses import asdict, dataclass
 
 from course.old_code.row import Row
 from tools.site.read_lessons import Lesson, code, md, ticks
-from torch_messages import match
+from torch_messages import match, numbers
 from torch_messages.messages import entries
 from torch_messages.rules import RULES
 from utils.jobs import COLORS
@@ -105,14 +108,16 @@ class Place:
     where: str = ""
 
     @property
-    def line(self):
-        """As a line of a list."""
+    def label(self):
+        """What it is called."""
         section = re.sub("[`*]", "", self.lesson.sections[self.id])
-        label = (
-            f"Lesson {self.lesson.number} · {self.row.slug if self.row else section}"
-        )
+        return f"Lesson {self.lesson.number} · {self.row.slug if self.row else section}"
+
+    @property
+    def line(self):
+        """As a line of a list, on the page of a group."""
         where = f" ({md(self.where)})" if self.where else ""
-        return f"- [{md(label)}]({self.lesson.link(self.id)}){where}"
+        return f"- [{md(self.label)}](../{self.lesson.link(self.id)}){where}"
 
 
 def shown_messages(lessons):
@@ -141,7 +146,7 @@ def _where(kept):
     return f"{badge}, PyTorch {version}, {kept.origin.date}{kept.note}"
 
 
-# The groups of the page, by the first word of an entry's id.
+# The groups of the table, by the first word of an entry's id.
 GROUPS = {
     "Which device": ["detection"],
     "Tensors and models on devices": ["movement"],
@@ -155,27 +160,48 @@ GROUPS = {
     "Notebooks and scripts": ["notebook", "script"],
     "Accelerate, Transformers, Lightning": ["accelerate", "transformers", "lightning"],
 }
-# The field. What finds an entry is data beside it: id, says, asked, names, cover.
+# name of a group → that of its page, in docs/errors/
+PAGES = {name: re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") for name in GROUPS}
+# first word of an entry's id → the name of its page
+PAGE_OF = {word: PAGES[name] for name, words in GROUPS.items() for word in words}
+STATIC = pathlib.Path(__file__).resolve().parents[2] / "docs" / "_static"
+SCRIPTS = ["messages.js", "find.js", "find-worker.js", "numbers.js"]
 FIELD = """\
 ```{{raw}} html
 <div class="find-message"><label for="message">Your message, as it stands:</label>
 <textarea id="message" rows="4" spellcheck="false"></textarea>
 <div id="messages-found" aria-live="polite"></div></div>
-<script type="application/json" id="messages">{}</script>
-<script defer src="../_static/messages.js"></script>
+<script defer src="../_static/messages.js?v={}"></script>
 ```
 """
 WIDEST = 90  # characters of a heading
-MOST = 6  # wordings of an entry that the page shows; its field knows all
+MOST = 6  # wordings of an entry that its page shows; the field knows all
 
 
-def page(lessons):
-    """The page, as Markdown. lessons: as read_lessons() gives them."""
+def pages(lessons):
+    """The pages, as Markdown by their names. lessons: as read_lessons() gives them."""
     known, seen = entries(), set()
-    shown = by_entry(lessons)
+    shown, cells = by_entry(lessons), cells_by_key(lessons)
+    found = {"docs/errors.md": _first_page(table(lessons))}
+    for name, some in grouped():
+        parts = [
+            "---\ntocdepth: 1\n---\n",
+            f"# Errors · {name}\n",
+            (
+                f"{len(some)} messages, names and old lines. One that you have got is"
+                f" found by [the field](../errors.md), among all {len(known)}.\n"
+            ),
+        ]
+        for entry in some:
+            parts += _entry(entry, shown.get(entry.id, {}), cells, seen)
+        found[f"docs/errors/{PAGES[name]}.md"] = "\n".join(parts)
+    return found
+
+
+def _first_page(script):
+    """The page with the field. script: the table's."""
+    known = entries()
     parts = [
-        # deeper headings would fill the contents beside the page
-        "---\ntocdepth: 2\n---\n",
         "# Errors and warnings\n",
         (
             f"{len(known)} messages, names and old lines: what each means today,"
@@ -184,48 +210,99 @@ def page(lessons):
             " For a listing there is"
             " [lesson 16](../notebooks/16_old_code_today.ipynb).\n"
         ),
-        FIELD.format(data()),
+        FIELD.format(_version(script)),
         "## Common ones\n",
-        *(f"- [{heading(e)}](#{anchor(e.id)})" for e in known.values() if e.often),
-        "",
+        *(f"- [{heading(e)}]({address(e)})" for e in known.values() if e.often),
+        "\n## All, by what they are about\n",
+        *(
+            f"- [{name}](errors/{PAGES[name]}.md): {len(some)} entries"
+            for name, some in grouped()
+        ),
+        "\n```{toctree}\n:hidden:\n",
+        *(f"{name} <errors/{page}>" for name, page in PAGES.items()),
+        "```\n",
     ]
-    for name, groups in GROUPS.items():
-        parts.append(f"## {name}\n")
-        found = [entry for entry in known.values() if entry.group in groups]
-        for entry in sorted(found, key=lambda entry: heading(entry).lower()):
-            parts += _entry(entry, shown.get(entry.id, {}), lessons, seen)
     return "\n".join(parts)
 
 
-def data():
-    """What the field finds the entries by, and the rules, as JSON for a page."""
-    known = [[e.id, e.says, e.asked, e.called, e.cover] for e in entries().values()]
-    whole = {"rules": RULES, "entries": known}
+def grouped():
+    """(group, its entries) in the order of the pages."""
+    for name, groups in GROUPS.items():
+        some = [entry for entry in entries().values() if entry.group in groups]
+        yield name, sorted(some, key=lambda entry: heading(entry).lower())
+
+
+def table(lessons):
+    """The script that has what the field finds entries by, and answers: every field of
+    an entry but what only its page says. Addresses are seen from the field's page.
+    """
+    shown, anchors = by_entry(lessons), {}
+    for _, some in grouped():
+        for entry in some:
+            for message in shown.get(entry.id, {}):
+                anchors.setdefault(message.anchor, entry.id)
+    rows = [_row(entry) for entry in entries().values()]
+    keys = {entry.lesson for entry in entries().values()} | {*entries()}
+    whole = {
+        "rules": RULES,
+        "numbers": numbers.RULES,
+        "fields": list(rows[0]),
+        "rows": [list(row.values()) for row in rows],
+        "pages": PAGE_OF,
+        "cells": {
+            key: [place.label, place.lesson.link(place.id).replace(".ipynb", ".html")]
+            for key, place in cells_by_key(lessons).items()
+            if key in keys
+        },
+        "shown": anchors,
+    }
     text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("<", r"\u003c")
+    return f"const messageTable = {text};\n"
+
+
+def _row(entry):
+    row = {**asdict(entry), "names": entry.called, "title": title(entry)}
+    del row["source"]
+    return row
+
+
+def _version(script):
+    """Of the table and the scripts that read it: a browser may have kept old ones."""
+    read = "".join((STATIC / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    return f"{zlib.crc32((read + script).encode()):08x}"
 
 
 def anchor(id):
-    """Where an entry stands on the page."""
+    """Where an entry stands on its page."""
     return "message-" + re.sub(r"[^a-z0-9]+", "-", id)
+
+
+def address(entry):
+    """Of an entry, from another page of docs/."""
+    return f"errors/{PAGE_OF[entry.group]}.md#{anchor(entry.id)}"
+
+
+def title(entry):
+    """Of an entry, in one line."""
+    whole = " ".join(entry.title.split())
+    return whole if len(whole) <= WIDEST else whole[:WIDEST].rpartition(" ")[0] + " …"
 
 
 def heading(entry):
     """Of an entry, as Markdown."""
-    title = " ".join(entry.title.split())
-    if len(title) > WIDEST:
-        title = title[:WIDEST].rpartition(" ")[0] + " …"
-    return code(title) if entry.says else md(title)
+    return code(title(entry)) if entry.says else md(title(entry))
 
 
-def _entry(entry, shown, lessons, seen):
-    """An entry's part of the page. seen: anchors of messages so far."""
-    yield f"({anchor(entry.id)})=\n\n### {heading(entry)}\n"
+def _entry(entry, shown, cells, seen):
+    """An entry's part of its page. seen: anchors of messages so far, of all pages."""
+    yield f"({anchor(entry.id)})=\n\n## {heading(entry)}\n"
     yield f"{md(entry.means)}\n"
     yield _block(entry.do)
-    for other, apart in entry.unlike:
-        yield f"- Not [{heading(entries()[other])}](#{anchor(other)}): {md(apart)}"
-    yield from _further(entry, lessons)
+    for id, apart in entry.unlike:
+        other = entries()[id]
+        there = f"{PAGE_OF[other.group]}.md#{anchor(id)}"
+        yield f"- Not [{heading(other)}]({there}): {md(apart)}"
+    yield from _further(entry, cells)
     yield ""
     others = entry.says[1:MOST]
     if others:
@@ -248,16 +325,25 @@ def _block(text):
     return f"{fence}{{code-block}} text\n:class: message\n\n{text}\n{fence}\n"
 
 
-def _further(entry, lessons):
-    """Where it is explained, and where it is known from, a line each."""
-    number, _, id = entry.lesson.partition(" ")
+def cells_by_key(lessons):
+    """The cells by what entries call them: "07 remedies", or the entry's own id, of a
+    row of lesson 16.
+    """
+    found = {}
     for lesson in lessons:
-        # of a cell that is not there `make lint` says so, in a sentence
-        if lesson.number == number and id in lesson.sections:
-            yield Place(lesson, id).line
+        for id in lesson.sections:
+            found[f"{lesson.number} {id}"] = Place(lesson, id)
         for cell in lesson.cells:
-            if cell.row and cell.row.slug == entry.id:
-                yield Place(lesson, cell.id, cell.row).line
+            if cell.row:
+                found[cell.row.slug] = Place(lesson, cell.id, cell.row)
+    return found
+
+
+def _further(entry, cells):
+    """Where it is explained, and where it is known from, a line each."""
+    # of a cell that is not there `make lint` says so, in a sentence
+    keys = (entry.lesson, entry.id)
+    yield from (cells[key].line for key in keys if key in cells)
     links = [source for source in entry.source if source.startswith("https://")]
     yield from (f"- <{link}>" for link in links)
     if others := [code(source) for source in entry.source if source not in links]:

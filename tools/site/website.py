@@ -46,7 +46,7 @@ GROUPS = {  # caption → numbers of lessons, the first and the last
 ABOUT = ["docs/evidence"]
 # pages of the site whose text stands elsewhere
 ELSEWHERE = {"docs/kit.md": "packages/device_lab/README.md"}
-PAGES = LOOK_UP + ABOUT
+PAGES = LOOK_UP + ABOUT + [f"docs/errors/{page}" for page in errors.PAGES.values()]
 # addresses that were given away, and where what stood there stands now
 MOVED = {
     "docs/names.html": "../search.html",
@@ -144,9 +144,11 @@ def stage(folder):
     for path in lessons():
         stage_lesson(path, folder, words[path.stem])
     course = read_lessons()
+    table = folder / "_static" / "messages-table.js"
+    table.write_text(errors.table(course), encoding="utf-8")
     generated = {
         "docs/evidence.md": evidence.page(course),
-        "docs/errors.md": errors.page(course),
+        **errors.pages(course),
         "docs/tasks.md": tasks.page(notebooks, names()),
         "docs/recipes.md": recipes.page(notebooks, names()),
     }
@@ -169,14 +171,14 @@ CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
 def link_messages(text):
     """The page of answers, where each message that it names leads to its entry on the
-    page of errors.
+    pages of errors.
     """
 
     def link(found):
         first, _ = match.of_message(found[1]) if found[1].count(" ") > 2 else ([], [])
         if not first or first[0].near:
             return found[0]
-        return f"[{found[0]}](errors.md#{errors.anchor(first[0].entry.id)})"
+        return f"[{found[0]}]({errors.address(first[0].entry)})"
 
     return CODE.sub(link, text)
 

@@ -1,6 +1,4 @@
-"""What the search of the built site finds first, and the field for messages, in a
-browser.
-"""
+"""What the search of the built site finds first, in a browser."""
 
 import re
 import urllib.parse
@@ -8,13 +6,7 @@ import urllib.parse
 import pytest
 from playwright.sync_api import expect
 
-from course.paths import COURSE
 from tests.site.built.conftest import SITE
-from torch_messages import code, match
-from torch_messages.messages import entries
-
-PASTES = COURSE / "packages" / "torch_messages" / "tests" / "messages.txt"
-PASTED = PASTES.read_text(encoding="utf-8")
 
 # query → what is among the first three results of the search
 ANSWERED = {
@@ -100,46 +92,6 @@ def test_most_queries_are_answered():
     """Of those that readers were seen to ask, the messages left out."""
     assert len(ANSWERED) >= 26 and not {*ANSWERED} & {*UNANSWERED}
     assert len(ANSWERED) + len(UNANSWERED) == 43
-
-
-def test_the_field_agrees_with_python(page, address):
-    """On each wording, each name and each paste of the tests, and within a second."""
-    texts = [wording for entry in entries().values() for wording in entry.says]
-    texts += [text for entry in entries().values() for text in entry.asked]
-    texts += [name for entry in entries().values() for name in entry.names]
-    texts += [text.replace("…", "x1") for text in texts]
-    texts += [told.split("\n", 1)[1] for told in PASTED.split("\n----\n")]
-    page.goto(f"{address}docs/errors.html")
-    shown = page.evaluate("texts => texts.map(findMessage)", texts)
-    for text, got in zip(texts, shown, strict=True):
-        if not code.is_code(text):  # for lesson 16
-            first, others = match.find(text)
-            assert got["first"] == [found.entry.id for found in first], text
-            assert got["others"] == [found.entry.id for found in others], text
-    took = page.evaluate(
-        """text => {
-            const begin = performance.now();
-            findMessage(text);
-            return performance.now() - begin;
-        }""",
-        max(texts, key=len) + "\nwords that nobody knows",
-    )
-    assert took < 1000
-
-
-def test_the_field_opens_an_entry_and_says_where_it_knows_nothing(page, address):
-    page.goto(f"{address}docs/errors.html")
-    found = page.locator("#messages-found")
-    page.fill(
-        "#message", "[rank0]: RuntimeError: CUDA out of memory. Tried to allocate"
-    )
-    expect(found.locator("li").first).to_contain_text(
-        entries()["memory/cuda-oom"].means
-    )
-    found.locator("a").first.click()
-    assert page.url.endswith("#message-memory-cuda-oom")
-    page.fill("#message", "good morning to all of you")
-    expect(found).to_contain_text("Not known here, and no guess")
 
 
 def test_a_long_text_in_the_search_leads_to_the_field(page, address):
