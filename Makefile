@@ -101,6 +101,7 @@ format: env-check
 	$(VENV) -m ruff format -q .
 	$(VENV) -m ruff check -q --fix-only .
 	$(VENV) -m tools.lessons.notebooks write
+	$(VENV) -m tools.lessons.places write
 
 # LAB_UNTIMED=0: claims about time are judged, too.
 LAB_UNTIMED ?= 1
@@ -120,6 +121,7 @@ lint: env-check
 	PYTHONPATH=$(ON_PATH) .venv/$(BIN)/lint-imports --no-cache --no-logo
 	$(VENV) -m codespell_lib
 	$(VENV) -m tools.lessons.notebooks check
+	$(VENV) -m tools.lessons.places check
 
 minutes: env-check
 	$(VENV) -m tools.lessons.minutes $(LESSONS)

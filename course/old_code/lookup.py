@@ -81,7 +81,7 @@ def table(text="", group="", verdict=""):
         mentioned = lookup.mentions(text, texts)
         listed = _chosen(mentioned, group, verdict)
         content, alternative = _listed(listed, "that mention these words")
-        missed = match.missed(text)
+        missed = lookup.missed(text, match.look(text).unknown)
         return (
             f"<p>{html.escape(missed, False)}</p>{content}",
             f"{missed} {alternative}",

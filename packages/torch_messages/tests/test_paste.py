@@ -29,8 +29,15 @@ LOG = "".join(
     f"2026-03-1{n % 9} 12:00:{n % 60:02d} INFO train: step {n} loss {1 / (n + 1):.4f}\n"
     for n in range(500)
 )
+RAISED = """\
+Traceback (most recent call last):
+  File "/site-packages/torch/odd.py", line 9, in odd
+    raise RuntimeError("{0}")
+RuntimeError: {0}
+"""
 AROUND = {
     "bare": str,
+    "raised in Python": RAISED.format,
     "code in front": lambda said: SCRIPT + TRACE.format("train.py", said),
     "a log": lambda said: f"{LOG}[rank1]: RuntimeError: {said}\n{LOG}",
     "HTML": lambda said: f"<pre>{html.escape(TRACE.format('a.py', said))}</pre>",

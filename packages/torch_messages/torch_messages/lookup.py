@@ -2,11 +2,13 @@
 
 import textwrap
 
-from torch_messages import match
+from torch_messages import code, match, paste, places, rules
 from torch_messages.messages import entries
 
 ALSO = 3  # entries that are named below the answers
 INDENT = " " * 8
+WIDTH = 88
+LINE = 90  # characters of a line to search for
 
 
 def look_up(text: str) -> None:
@@ -25,9 +27,14 @@ def headline(found):
 
 
 def where(entry):
-    """Where an entry is explained, and where it is known from."""
-    lesson = f"lesson {entry.lesson[:2]} of PyTorch Device Lab"
-    return "; ".join([lesson, source(entry)] if entry.lesson else [source(entry)])
+    """Where an entry is known from, and where it is explained."""
+    lesson = lesson_of(entry)
+    return f"{source(entry)}; explained at {lesson}" if lesson else source(entry)
+
+
+def lesson_of(entry):
+    """The address of the lesson that explains an entry, "" where none does."""
+    return places.address(entry.lesson.replace(" ", "#")) if entry.lesson else ""
 
 
 def source(entry):
@@ -42,35 +49,98 @@ def texts(entry):
     return [*lines, *entry.says, *entry.asked, *entry.names]
 
 
-def answer(text, headline=headline, where=where, texts=texts):
+# --------------------------------------------------------------------------------------
+# What is known
+
+
+def answer(text, headline=headline, where=where, texts=texts, result=None):
     """What look_up prints. headline, where: what it says of a Found, and of an Entry.
-    texts: of an Entry, in which it looks for words.
+    texts: of an Entry, in which it looks for words. result: of the text, if known
     """
-    first, others = match.find(text)
+    result = result or match.look(text)
+    lines, first = [], result.answers[:1]
+    here = [_wrapped("here    ", note) for note in result.notes]
     if not first:
-        lines = [_wrapped("", match.missed(text))]
-        for entry in mentions(text, texts)[:ALSO]:
-            lines.append(_wrapped("words   ", f"{entry.title}: {entry.id}"))
-        return "\n".join(lines)
-    lines = ["Not word for word. Most like it:\n"] if first[0].near else []
-    beside = [found.entry.id for found in first]
-    for found in first:
+        lines += [*_beside(text, result, texts), *here]
+    elif result.unknown:
+        lines.append(f"Not known here: “{line_of(text, result.unknown)}”.")
+    if first and first[0].near:
+        lines.append("Not word for word. Most like it:\n")
+    beside = [found.entry.id for found in result.answers]
+    for found in result.answers:
         lines.append(_wrapped("", headline(found)))
-        lines += _explained(found.entry, beside)
+        lines += _explained(found.entry, beside, here if found is first[0] else [])
         lines.append(_wrapped("more    ", where(found.entry)) + "\n")
-    for found in others[:ALSO]:
+    for found in result.others[:ALSO]:
         entry = found.entry
         lines.append(_wrapped("also    ", f"{entry.title}: {entry.means}"))
     return "\n".join(lines)
 
 
-def _explained(entry, beside):
-    """The lines of an entry, with what tells it apart from those beside it."""
+def _explained(entry, beside, here):
+    """The lines of an entry, with what the text itself says (here), and what tells it
+    apart from those beside it.
+    """
     yield _wrapped("means   ", entry.means)
+    yield from here
     yield textwrap.indent(entry.do, INDENT).replace(INDENT, "do      ", 1)
     for other, apart in entry.unlike:
         if other in beside:
             yield _wrapped("not     ", f"{apart}: {other}")
+
+
+# --------------------------------------------------------------------------------------
+# What is not
+
+
+def _beside(text, result, texts):
+    """The lines for a text that is not known: pages about it, entries that have its
+    words, and where to ask.
+    """
+    pages = [] if result.unknown else places.search(text)
+    if pages:
+        yield "Not known here as a message. Pages that are about it:"
+        for title, address in pages:
+            yield f"read    {title}\n{INDENT}{address}"
+    for entry in mentions(text, texts)[:ALSO]:
+        yield _wrapped("words   ", f"{entry.title}: {entry.id}")
+    told = missed(text, result.unknown, pages)
+    yield _wrapped("ask     ", told) if pages else textwrap.fill(told, WIDTH)
+
+
+def missed(text: str, unknown: str = "", pages: list | tuple = ()) -> str:
+    """What is said of a text that is not known: which line to search for, and where.
+
+    unknown: the line, where that is known. pages: that have been named already
+    """
+    if not text.strip():
+        return "There is nothing to look up: the text is empty."
+    if text.count("\ufffd") > len(text) / 10:
+        return "This is no text, or none in UTF-8."
+    if code.is_code(text):
+        return "Nothing collected here is like this listing. It may be right or not."
+    told = "" if pages else "Not known here, and no guess. "
+    name, repository, foreign = places.tracker(text)
+    tracker = f"github.com/{repository}/issues"
+    if foreign:
+        read = f"; its makers read {tracker}" if repository else ""
+        return f"{told}This is a message of {name}, not of PyTorch{read}."
+    line = line_of(text, unknown)
+    return f"{told}Search for “{line}” in {tracker}, and at discuss.pytorch.org."
+
+
+def line_of(text, unknown=""):
+    """The line of a text to search for, without what stands before its message:
+    unknown, or else the last.
+    """
+    if not unknown:
+        end = text[-places.read()["rules"]["TAIL"] :]
+        lines = paste.sort(paste.clean(end)).lines
+        said = [each for kind, each in lines if each and kind not in ("frame", "joint")]
+        unknown = (said or [text.strip()])[-1]
+    line = rules.LOGGED.sub("", rules.PREFIX.sub("", unknown)).strip()
+    line = rules.HEADS.sub("", line) or line or unknown
+    return line if len(line) <= LINE else line[:LINE].rpartition(" ")[0] or line[:LINE]
 
 
 def mentions(text, texts=texts):
@@ -86,5 +156,9 @@ def mentions(text, texts=texts):
 
 def _wrapped(label, text):
     return textwrap.fill(
-        f"{label}{text}", 88, subsequent_indent=INDENT, break_long_words=False
+        f"{label}{text}",
+        WIDTH,
+        subsequent_indent=INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
     )

@@ -8,17 +8,6 @@ from typing import NamedTuple
 from torch_messages import code, near, numbers, paste, rules
 from torch_messages.messages import Entry, entries, fitting, plain
 
-# what a text is about → where its makers read questions
-ASK = {
-    "torch_xla": "pytorch/xla",
-    "torch_tpu": "google-pytorch/torch_tpu",
-    "nccl": "NVIDIA/nccl",
-    "triton": "triton-lang/triton",
-    "accelerate": "huggingface/accelerate",
-    "transformers": "huggingface/transformers",
-    "lightning": "Lightning-AI/pytorch-lightning",
-}
-
 
 @dataclass(frozen=True)
 class Found:
@@ -90,28 +79,6 @@ def _look(text):
     known = {found.entry for found in (*result.answers, *result.others)}
     more = [each for each in like if not each.entry.fine and each.entry not in known]
     return result._replace(others=[*result.others, *more[: rules.MOST]])
-
-
-def missed(text):
-    """What is said of a text that is not known: which line to search for, and where."""
-    if code.is_code(text):
-        return "Nothing collected here is like this listing. It may be right or not."
-    line = look(text).unknown
-    if not line:
-        lines = [
-            kept for kind, kept in paste.sort(text).lines if kept and kind != "frame"
-        ]
-        line = (lines or [""])[-1]
-    line = rules.HEADS.sub("", line) or text.strip()
-    if len(line) > 90:
-        line = line[:90].rpartition(" ")[0] or line[:90]
-    low = text.lower()
-    places = [place for word, place in ASK.items() if word in low]
-    place = (places or ["pytorch/pytorch"])[0]
-    return (
-        f"Not known here, and no guess. Search for “{line}” in"
-        f" github.com/{place}/issues, and at discuss.pytorch.org."
-    )
 
 
 def of_message(text):
@@ -218,13 +185,13 @@ def _ranked(sorted_paste):
     """
     best, table = {}, entries()
     for id, wording, span in fitting(sorted_paste.text):
-        said = near.counted(wording)[2], *span
+        said = sorted_paste.says(*span) > 1, near.counted(wording)[2], *span
         if id not in best or said > best[id][0]:
             best[id] = said, wording
     places = []
-    for id, ((weight, start, end), wording) in best.items():
+    for id, ((_, weight, start, end), wording) in best.items():
         if not any(
-            other[1] <= start and end <= other[2] and other[0] > weight
+            other[2] <= start and end <= other[3] and other[1] > weight
             for other, _ in best.values()
         ):
             lines = range(sorted_paste.at(start), sorted_paste.at(end - 1) + 1)
@@ -239,8 +206,7 @@ def _rank(entry, sorted_paste, span, weight):
     last. Of those that only say so the first, which the others follow.
     """
     start, end = span
-    kinds = sorted_paste.kind(start), sorted_paste.kind(end - 1)
-    says = max(paste.SAYS[kind] for kind in kinds)
+    says = sorted_paste.says(start, end)
     text = sorted_paste.text
     original = text.rfind(rules.ORIGINAL)
     joints = [found.start() for found in rules.BEFORE.finditer(text)]

@@ -6,6 +6,7 @@ a name (`names`) or by what a listing contains (`code`).
 """
 
 import functools
+import itertools
 import math
 import sys
 from dataclasses import dataclass
@@ -114,10 +115,10 @@ def pieces(wording):
     return [piece.strip() for piece in plain(wording).split("…")]
 
 
-def stands(wording, text):
-    """(start, end) of the first place where a wording stands in a plain text, or None.
-    A name ends where it ends: `torch` is not in torch_xla; an … at the end of a wording
-    lets its last word go on.
+def spans(wording, text):
+    """(start, end) of the places where a wording stands in a plain text. A name ends
+    where it ends: `torch` is not in torch_xla; an … at the end of a wording lets its
+    last word go on.
     """
     first, *further = pieces(wording)
     start = text.find(first)
@@ -127,9 +128,8 @@ def stands(wording, text):
         if end and not (
             _goes_on(text, start) or (not open_end and _goes_on(text, end))
         ):
-            return start, end
+            yield start, end
         start = text.find(first, start + 1)
-    return None
 
 
 def _end(further, text, end):
@@ -152,11 +152,12 @@ def _goes_on(text, place):
 
 def fitting(text):
     """(id, wording, (start, end)) of the wordings that stand in a plain text, in the
-    order of the table.
+    order of the table, and of each the first places.
     """
     for id, wording, first in _beginnings():
-        if first in text and (place := stands(wording, text)):
-            yield id, wording, place
+        if first in text:
+            for span in itertools.islice(spans(wording, text), rules.PLACES):
+                yield id, wording, span
 
 
 @functools.cache

@@ -37,6 +37,10 @@ class Paste:
             above if kind == "text" and above in ("error", "death", "warning") else kind
         )
 
+    def says(self, start, end):
+        """How much what stands between two places says of what has failed."""
+        return max(SAYS[self.kind(start)], SAYS[self.kind(end - 1)])
+
     def as_text(self):
         """The same with its code as text."""
         return Paste((("text", self.code),), "", plain(self.code), (0,))

@@ -43,6 +43,7 @@ PREFIX = re.compile(RULES["PREFIX"], re.M | re.I)
 
 # What stands in a paste
 WHOLE = RULES["WHOLE"]  # letters of a text that is read as a whole
+PLACES = RULES["PLACES"]  # of a wording that are looked at
 SHORT = RULES["SHORT"]  # letters of a text that may be like one of the table
 AROUND = RULES["AROUND"]  # letters around a sign of a longer one that are
 SIGN = re.compile(RULES["SIGN"])

@@ -1,0 +1,230 @@
+"""Where to read on, and whose message it is."""
+
+import json
+import time
+
+import pytest
+
+from torch_messages import lookup, places
+from torch_messages.places import search, tracker
+
+# a question → the page and cell that answer it
+QUESTIONS = {
+    "my GPU is at 0% utilization": "09_profiling.html#idle",
+    "training is slower on the GPU than on the CPU": "#factor",
+    "how to choose num_workers": "#curve",
+    "how do I resume training": "03_models_on_devices.html#checkpoint",
+    "reproducible results seed": "#seeds",
+    "loss becomes nan with mixed precision": "answers.html#the-loss-is-nan-with-amp",
+    "DDP training stuck at the first step": "answers.html#ddp-hangs",
+    "how to profile my training loop": "09_profiling.html#recipe",
+    "what does pin_memory do": "06_pinned_memory_and_data_loading.html#pin",
+    "gradient accumulation for a larger batch": "07_memory.html#recipe",
+    "how much memory does a model need for training": "07_memory.html#rehearse",
+    "load a checkpoint of a GPU on a CPU": "03_models_on_devices.html#recipe-load",
+    "find graph breaks in torch.compile": "#breaks-text",
+    "DataParallel or DistributedDataParallel": "#dataparallel",
+    "bf16 or fp16": "08_mixed_precision.html#ceiling-after",
+    "which lines synchronize with the GPU": "#needs-value",
+    "free TPU for PyTorch": "13_tpu_with_xla.html#compare",
+    "显存不足怎么办": "zh.html#cuda-out-of-memory",
+    "多卡训练卡住不动": "zh.html#ddp-ddp-hangs",
+    "num_workers 大于0 报错": "zh.html#dataloader-dataloader-hangs-or-dies",
+    "GPU 利用率很低怎么办": "zh.html#gpu-the-gpu-is-idle",
+    "检测不到 GPU": "zh.html#cuda-cuda-is-not-available",
+    "torch.compile 编译太慢": "zh.html#torch-compile-torch-compile-is-slow-or-breaks",
+    "怎么清空显存": "07_memory.html#back",
+}
+OFF_TOPIC = """\
+how do I cook pasta
+what is the capital of France
+how to center a div in CSS
+sort a list of dictionaries in Python
+kubernetes pod stuck pending
+git merge conflict
+SQL join two tables
+train from Paris to London
+memory of my childhood
+ModuleNotFoundError: No module named 'flask'
+TypeError: unsupported operand type(s) for +: 'int' and 'str'
+今天天气怎么样
+如何做红烧肉
+怎么安装 Windows"""
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_leads_to_a_page_that_answers_it(question):
+    found = [address for _, address in search(question)]
+    assert any(address.endswith(QUESTIONS[question]) for address in found), found
+    assert len(set(found)) == len(found) <= 3
+    assert search(question, 1) == search(question)[:1]
+
+
+@pytest.mark.parametrize("question", OFF_TOPIC.splitlines())
+def test_another_question_leads_to_none(question):
+    assert search(question) == []
+
+
+def test_a_paste_is_no_question():
+    assert search("") == search("how do I") == search("the GPU") == []
+    assert search("\n".join(f"loss of step{n} on the GPU" for n in range(99))) == []
+
+
+def test_addresses_are_of_the_site():
+    site = "https://pytorch-device-lab.github.io/pytorch-device-lab/"
+    assert places.address("06#pin") == (
+        f"{site}notebooks/06_pinned_memory_and_data_loading.html#pin"
+    )
+    for title, short, _ in places.read()["places"]:
+        assert title and places.address(short).startswith(site)
+
+
+def test_the_file_is_small():
+    assert places.FILE.stat().st_size <= 40_000
+
+
+# --------------------------------------------------------------------------------------
+# Trackers
+
+INSTALLED = "/venv/lib/python3.12/site-packages"
+WINDOWS = r"C:\Users\x\AppData\Python312\Lib\site-packages"
+PACKAGES = {
+    "torch": "pytorch/pytorch",
+    "torch_xla": "pytorch/xla",
+    "torch_tpu": "google-pytorch/torch_tpu",
+    "torchvision": "pytorch/vision",
+    "torchaudio": "pytorch/audio",
+    "triton": "triton-lang/triton",
+    "accelerate": "huggingface/accelerate",
+    "transformers": "huggingface/transformers",
+    "diffusers": "huggingface/diffusers",
+    "peft": "huggingface/peft",
+    "lightning": "Lightning-AI/pytorch-lightning",
+    "pytorch_lightning": "Lightning-AI/pytorch-lightning",
+    "deepspeed": "deepspeedai/DeepSpeed",
+    "bitsandbytes": "bitsandbytes-foundation/bitsandbytes",
+    "flash_attn": "Dao-AILab/flash-attention",
+    "xformers": "facebookresearch/xformers",
+    "vllm": "vllm-project/vllm",
+    "ultralytics": "ultralytics/ultralytics",
+    "timm": "huggingface/pytorch-image-models",
+    "torch_geometric": "pyg-team/pytorch_geometric",
+    "monai": "Project-MONAI/MONAI",
+    "jax": "jax-ml/jax",
+    "numpy": "numpy/numpy",
+    "pandas": "pandas-dev/pandas",
+    "tensorflow": "tensorflow/tensorflow",
+    "sklearn": "scikit-learn/scikit-learn",
+    "ray": "ray-project/ray",
+    "onnxruntime": "microsoft/onnxruntime",
+}
+FOREIGN = "jax numpy pandas tensorflow sklearn ray onnxruntime".split()
+
+
+def frames(*paths):
+    each = "".join(f'  File "{path}", line 3, in f\n    f(x)\n' for path in paths)
+    return f"Traceback (most recent call last):\n{each}ValueError: odd things\n"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_last_frame_says_whose_message_it_is(package):
+    for before in ("/home/me/torch/train.py", f"{INSTALLED}/numpy/lib.py"):
+        told = tracker(frames(before, f"{INSTALLED}/{package}/a/b.py"))
+        assert told[1:] == (PACKAGES[package], package in FOREIGN)
+    windows = frames("C:\\me\\train.py", rf"{WINDOWS}\{package}\a.py")
+    assert tracker(windows)[1] == PACKAGES[package]
+
+
+def test_frames_of_python_and_of_its_launcher_only_pass_an_error_on():
+    own = f"{INSTALLED}/timm/a.py"
+    python = ("/usr/lib/python3.12/pickle.py", r"C:\Python312\Lib\json\decoder.py")
+    launcher = f"{INSTALLED}/torch/distributed/launcher/api.py"
+    for last in (*python, launcher, "<frozen importlib._bootstrap>"):
+        assert tracker(frames(own, last))[0] == "timm"
+    # a program of one's own, called by a library
+    assert tracker(frames(own, "/home/me/train.py"))[0] == "PyTorch"
+    assert tracker(frames("/home/me/ComfyUI/nodes.py"))[0] == "ComfyUI"
+
+
+def test_frames_of_a_notebook():
+    new = f"File ~/x{INSTALLED}/ultralytics/a.py:164, in f(x)\n    152 y\nKeyError: 1"
+    old = f"{INSTALLED}/jax/_src/maps.py in f(x)\n    869 y\nKeyError: 1"
+    assert (tracker(new)[0], tracker(old)[0]) == ("Ultralytics", "JAX")
+
+
+@pytest.mark.parametrize(
+    "error, name",
+    {
+        "jax.errors.TracerArrayConversionError: The numpy.ndarray conversion": "JAX",
+        "jaxlib._jax.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory": "JAX",
+        "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory": "JAX",
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate": "NumPy",
+        "AxisError: axis 2 is out of bounds for array of dimension 2": "NumPy",
+        "pandas.errors.ParserError: Error tokenizing data.": "pandas",
+        "OutOfBoundsDatetime: Out of bounds nanosecond timestamp": "pandas",
+        "tensorflow.python.framework.errors_impl.InternalError: GPU": "TensorFlow",
+        "sklearn.exceptions.NotFittedError: This is not fitted": "scikit-learn",
+        "ray.exceptions.RayTaskError(ValueError): ray::f() (pid=1)": "Ray",
+        "onnxruntime.capi.onnxruntime_pybind11_state.Fail: [1]": "ONNX Runtime",
+        'Exception in thread "main" java.lang.NullPointerException: x': "java",
+        "NameError: name 'x' is not defined": "Python",
+        "SyntaxError: invalid syntax": "Python",
+        "psycopg2.errors.UndefinedTable: no\nsome.module.OwnError: y": "some",
+    }.items(),
+)
+def test_a_foreign_error_is_told_as_such(error, name):
+    assert tracker(f"epoch 1\n{error}\n")[::2] == (name, True)
+    assert f"This is a message of {name}, not of PyTorch" in lookup.missed(error)
+
+
+@pytest.mark.parametrize(
+    "text, name",
+    {
+        "torch_xla says: Ran out of memory in memory space vmem": "torch_xla",
+        "node1:12:34 [0] NCCL WARN Call to connect failed": "NCCL",
+        "[rank0]: torch.distributed.DistBackendError: NCCL error in": "PyTorch",
+        "json.decoder.JSONDecodeError: Expecting value": "PyTorch",
+        "train.py: error: unrecognized arguments: --foo": "PyTorch",
+        "E tensorflow/core/util/port.cc oneDNN on\nValueError: odd": "PyTorch",
+        "RuntimeError: Numpy is not available": "PyTorch",
+        "NameError: name 'torch' is not defined": "PyTorch",
+        "ModuleNotFoundError: No module named 'torch_xla'": "torch_xla",
+        "ValueError: odd": "PyTorch",
+        "how do I train a jax model": "JAX",
+        "convert a jax array to torch": "PyTorch",
+        "triton.compiler.errors.CompilationError: at 1:2": "Triton",
+        "flash_attn_2_cuda.so: undefined symbol: _ZN3c10": "FlashAttention",
+        "accelerate launch hangs": "Accelerate",
+        "how do I accelerate training": "PyTorch",
+        "": "PyTorch",
+    }.items(),
+)
+def test_words_say_it_last(text, name):
+    assert tracker(text)[0] == name
+
+
+def test_nobody_is_sent_to_pytorch_with_the_message_of_another():
+    said = lookup.missed("jax.errors.KeyReuseError: odd")
+    assert said == (
+        "Not known here, and no guess. This is a message of JAX, not of PyTorch; its"
+        " makers read github.com/jax-ml/jax/issues."
+    )
+    said = lookup.missed(frames(f"{INSTALLED}/vllm/a.py"))
+    assert "“odd things” in github.com/vllm-project/vllm/issues" in said
+    said = lookup.missed("psycopg2.errors.OddError: odd")
+    assert said.endswith("not of PyTorch.")
+
+
+def test_a_paste_of_two_megabytes_costs_little():
+    text = "E some tensorflow line of an error that nobody knows\n" * 40_000
+    start = time.perf_counter()
+    assert tracker(text) and not search(text) and lookup.line_of(text)
+    assert time.perf_counter() - start < 0.5
+
+
+def test_the_file_is_written_as_its_programs_read_it():
+    told = json.loads(places.FILE.read_text(encoding="utf-8"))
+    assert list(told) == ["rules", "trackers", "site", "pages", "places"]
+    assert {len(each) for each in told["places"]} == {3}
+    names = [each[0] for each in told["trackers"]]
+    assert len(set(names)) == len(names) >= 29 and names[-1] == "PyTorch"
