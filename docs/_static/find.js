@@ -75,17 +75,17 @@ const lookup = (rules, ruled = () => []) => {
 
   const piecesOf = wording => plain(wording).split("…").map(piece => strip(piece));
 
-  // [start, end] of a wording, as its pieces, in a plain text
-  function stands(pieces, text) {
-    const openEnd = pieces.length > 1 && pieces.at(-1) === "";
+  // [start, end] of the first places of a wording, as its pieces, in a plain text
+  function placesOf(pieces, text) {
+    const openEnd = pieces.length > 1 && pieces.at(-1) === "", found = [];
     let start = text.indexOf(pieces[0]);
-    while (start >= 0) {
+    while (start >= 0 && found.length < rules.PLACES) {
       const end = endOf(pieces, text, start + pieces[0].length);
       if (end >= 0 && !goesOn(text, start) && (openEnd || !goesOn(text, end)))
-        return [start, end];
+        found.push([start, end]);
       start = start < text.length ? text.indexOf(pieces[0], start + 1) : -1;
     }
-    return null;
+    return found;
   }
 
   function endOf(pieces, text, end) {
@@ -477,6 +477,9 @@ const lookup = (rules, ruled = () => []) => {
       ? above : lines[own][0];
   }
 
+  const saysAt = (paste, start, end) =>
+    Math.max(SAYS[kindAt(paste, start)], SAYS[kindAt(paste, end - 1)]);
+
   // ------------------------------------------------------------------------------------
   // match.py and near.py: which entries of a table
 
@@ -544,14 +547,15 @@ const lookup = (rules, ruled = () => []) => {
     function rankedIn(paste) {
       const best = new Map(), {text} = paste;
       for (const entry of table)
-        for (const {pieces, whole} of entry.says) {
-          const span = stands(pieces, text), said = span && [whole, ...span];
-          if (said && (!best.has(entry) || less(best.get(entry), said))) best.set(entry, said);
-        }
+        for (const {pieces, whole} of entry.says)
+          for (const span of placesOf(pieces, text)) {
+            const said = [+(saysAt(paste, ...span) > 1), whole, ...span];
+            if (!best.has(entry) || less(best.get(entry), said)) best.set(entry, said);
+          }
       const every = [...best], rank = ranking(paste);
-      return every.filter(([, [weight, start, end]]) => !every.some(
-        ([, [more, from, to]]) => from <= start && end <= to && more > weight))
-        .map(([entry, [weight, start, end]]) => ({
+      return every.filter(([, [, weight, start, end]]) => !every.some(
+        ([, [, more, from, to]]) => from <= start && end <= to && more > weight))
+        .map(([entry, [, weight, start, end]]) => ({
           entry, start, end, rank: rank(entry, start, end, weight),
           from: lineAt(paste, start), to: lineAt(paste, end - 1),
         }))
@@ -562,7 +566,7 @@ const lookup = (rules, ruled = () => []) => {
       const original = paste.text.lastIndexOf(rules.ORIGINAL);
       const joint = [...paste.text.matchAll(BEFORE)].at(-1)?.index ?? -1;
       return (entry, start, end, weight) => {
-        const says = Math.max(...[start, end - 1].map(place => SAYS[kindAt(paste, place)]));
+        const says = saysAt(paste, start, end);
         const isCause = original >= 0 ? start > original : start < joint;
         return [+!entry.harmless, Math.min(says, 2), +!entry.cover, +isCause,
           entry.cover ? -start : start, weight];
