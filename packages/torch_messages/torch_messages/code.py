@@ -220,7 +220,7 @@ def _is_statement(line):
     """
     words = [each for each in line if isinstance(each, str)]
     first = _first(line)
-    if first and rules.NO_FIRST.match(first):
+    if not line or (first and rules.NO_FIRST.match(first)):
         return False
     if first in rules.BLOCKS:
         if ":" not in words:

@@ -21,8 +21,13 @@ def look_up(text: str) -> None:
 
 
 def headline(found):
-    """The first line of an answer: the wording that fits, or a title."""
+    """The first line of an answer: the wording that fits, or a title. Of code it is not
+    known whether it has failed.
+    """
     entry = found.entry
+    if found.by == "listing":
+        may = "A line of your code may end in: " if entry.says else "In your code: "
+        return f"{may}{entry.title}"
     return found.wording or entry.heading or entry.title
 
 

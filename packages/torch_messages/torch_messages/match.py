@@ -96,9 +96,8 @@ def _of_paste(sorted_paste):
         answers = []
     others = [place for place in ranked if place not in answers]
     found, guesses = [place.found() for place in answers], []
-    text = unknown or ("" if others else sorted_paste.said())
-    if not found and len(text) <= rules.SHORT:
-        guesses = near.near(text)
+    if not found and (unknown or not others):
+        guesses = near.near((unknown or sorted_paste.said())[: rules.SHORT])
     found += [Found(entry, wording=wording, near=True) for entry, wording in guesses]
     return Result(found, [place.found() for place in others], unknown)
 

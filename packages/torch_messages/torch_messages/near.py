@@ -10,8 +10,12 @@ from torch_messages.messages import entries, pieces, plain, weight, words
 
 
 def near(text):
-    """(entry, the wording or question) that a text is most like, three at most."""
-    return _cut(text) or _part(text) or _like(text)
+    """(entry, the wording or question) that a text is most like, three at most. Of a
+    longer one without a message its sentences are tried as questions.
+    """
+    if len(words(text)) < rules.LONG:
+        return _cut(text) or _part(text) or _like(text)
+    return _cut(text) or _like(text) or _sentences(text)
 
 
 def has(text, name):
@@ -97,6 +101,26 @@ def _like(text):
         score, wording = max(rated, default=(0.0, ""))
         if score:
             scores[entry.id] = score, wording
+    return _best(scores)
+
+
+def _sentences(text):
+    """(entry, the question) that a sentence of a text is most like, the best first."""
+    scores = {}
+    for sentence in rules.SENTENCE.split(text)[: rules.SENTENCES]:
+        asked = set(words(sentence))
+        if not rules.FEW <= len(asked) < rules.LONG:
+            continue
+        for entry in entries().values():
+            for each in entry.asked:
+                score = _question(each, asked)
+                if score > scores.get(entry.id, (0.0, ""))[0]:
+                    scores[entry.id] = score, each
+    return _best(scores)
+
+
+def _best(scores):
+    """The one or two best of a dict id → (score, wording)."""
     best = max(scores.values(), default=(0.0, ""))[0]
     near = [id for id, (score, _) in scores.items() if score >= rules.CLOSE * best]
     near.sort(key=lambda id: -scores[id][0])

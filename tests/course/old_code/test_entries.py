@@ -18,8 +18,8 @@ OTHERWISE = set(
     distributed/parallel-attribute distributed/port distributed/twice
     distributed/undefined distributed/unused graphs/activity-cuda graphs/branch
     graphs/capturable graphs/compiled-keys graphs/compiled-twice graphs/cuda-time-total
-    graphs/jit-script graphs/jit-trace graphs/python-number memory/cpu-oom
-    memory/cuda-oom memory/device-assert memory/modified memory/none-grad
+    graphs/jit-script graphs/jit-trace graphs/python-number memory/checkpoint
+    memory/cpu-oom memory/cuda-oom memory/device-assert memory/modified memory/none-grad
     memory/scheduler-first movement/batch-left movement/default-tensor-type
     movement/empty-list movement/missing-keys movement/no-data movement/not-compiled
     movement/not-expected movement/numpy-device movement/scalar-double
