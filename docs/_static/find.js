@@ -537,8 +537,8 @@ const lookup = (rules, ruled = () => []) => {
         ({start, end}) => start === ranked[0].start && end === ranked[0].end);
       if (unknown && answers.length && !isSerious(answers[0])) answers = [];
       const others = ranked.filter(place => !answers.includes(place));
-      const text = unknown || (others.length ? "" : said(paste));
-      const near = !answers.length && text.length <= rules.SHORT ? nearest(text) : [];
+      const text = (unknown || said(paste)).slice(0, rules.SHORT);
+      const near = !answers.length && (unknown || !others.length) ? nearest(text) : [];
       const found = [...answers.map(({entry}) => entry), ...near];
       return {found, others: others.map(({entry}) => entry), near: near.length > 0, unknown};
     }
@@ -588,7 +588,8 @@ const lookup = (rules, ruled = () => []) => {
     }
 
     function nearest(text) {
-      for (const way of [cut, part, like]) {
+      const isShort = words(text).length < LONG;
+      for (const way of isShort ? [cut, part, like] : [cut, like, sentences]) {
         const found = way(text);
         if (found.length) return found;
       }
@@ -654,10 +655,28 @@ const lookup = (rules, ruled = () => []) => {
       const scores = table.map(({says, asked: questions}) => Math.max(0,
         ...says.map(wording => share(wording, asked, those)),
         ...(asked.length < LONG ? questions.map(each => question(each, those, told)) : [])));
-      const least = rules.CLOSE * Math.max(0, ...scores);
-      return table.map((entry, n) => [scores[n], entry])
-        .filter(([score]) => score && score >= least)
-        .sort(([one], [other]) => other - one).slice(0, 2).map(([, entry]) => entry);
+      return bestOf(table.map((entry, n) => [entry, scores[n]]));
+    }
+
+    function sentences(text) {
+      const scores = new Map();
+      const some = text.split(new RegExp(rules.SENTENCE)).slice(0, rules.SENTENCES);
+      for (const sentence of some) {
+        const those = new Set(words(sentence)), told = weight(those);
+        if (those.size < rules.FEW || those.size >= LONG) continue;
+        for (const entry of table)
+          for (const each of entry.asked) {
+            const score = question(each, those, told);
+            if (score > (scores.get(entry) ?? 0)) scores.set(entry, score);
+          }
+      }
+      return bestOf([...scores]);
+    }
+
+    function bestOf(scores) {
+      const least = rules.CLOSE * Math.max(0, ...scores.map(([, score]) => score));
+      return scores.filter(([, score]) => score && score >= least)
+        .sort(([, one], [, other]) => other - one).slice(0, 2).map(([entry]) => entry);
     }
 
     function share({listed, own, sorted, whole}, asked, those) {

@@ -230,7 +230,7 @@ def _is_statement(line):
     ):
         return False
     alone = len(line) == 1 and first not in rules.ALONE
-    return bool(line) and _is_sequence(line) and not alone and not _joins(line[-1])
+    return _is_sequence(line) and not alone and not _joins(line[-1])
 
 
 def _is_sequence(line):
