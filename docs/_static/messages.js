@@ -19,7 +19,7 @@
     Object.assign(document.createElement("script"),
       {src: beside(name), onload: done, onerror: failed})));
 
-  // The table: {rules, entries, known: id → entry, pages, cells, shown}, loaded once.
+  // The table: {rules, numbers, entries, known: id → entry, pages, cells, shown}, loaded once.
   let coming;
   const load = () => coming ??= run("messages-table.js").then(() => {
     const {fields, rows, ...others} = messageTable;
@@ -40,10 +40,10 @@
     throw error;
   });
   async function start() {
-    const {rules, entries} = await load();
+    const {rules, numbers, entries} = await load();
     if (location.protocol === "file:") {
-      await run("find.js");
-      return lookup(rules)(entries);
+      await Promise.all(["numbers.js", "find.js"].map(run));
+      return lookup(rules, readNumbers(numbers))(entries);
     }
     const worker = new Worker(beside("find-worker.js"));
     const ask = given => new Promise((done, failed) => {  // one at a time
@@ -51,7 +51,7 @@
       worker.onerror = failed;
       worker.postMessage(given);
     });
-    await ask({rules, entries});
+    await ask({rules, numbers, entries});
     return ask;
   }
 

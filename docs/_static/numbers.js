@@ -1,5 +1,6 @@
 // What the numbers in a message say, as numbers.py of packages/torch_messages, which says
-// why, and by the same rules, numbers.json: readNumbers(rules)(text) gives sentences.
+// why, and by the same rules, numbers.json: readNumbers(rules)(text) gives sentences, each
+// as [id of its rule, sentence].
 "use strict";
 
 const readNumbers = rules => {
@@ -87,7 +88,7 @@ const readNumbers = rules => {
         values = {...values, ...defined(beside.groups)};
         const told = (rule.if ?? []).every(each => holds(values, each))
           && filled(rule.says, values);
-        if (told) return told;
+        if (told) return [rule.id, told];
       }
     }
   }

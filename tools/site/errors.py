@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 
 from course.old_code.row import Row
 from tools.site.read_lessons import Lesson, code, md, ticks
-from torch_messages import match
+from torch_messages import match, numbers
 from torch_messages.messages import entries
 from torch_messages.rules import RULES
 from utils.jobs import COLORS
@@ -165,7 +165,7 @@ PAGES = {name: re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") for name in G
 # first word of an entry's id → the name of its page
 PAGE_OF = {word: PAGES[name] for name, words in GROUPS.items() for word in words}
 STATIC = pathlib.Path(__file__).resolve().parents[2] / "docs" / "_static"
-SCRIPTS = ["messages.js", "find.js", "find-worker.js"]
+SCRIPTS = ["messages.js", "find.js", "find-worker.js", "numbers.js"]
 FIELD = """\
 ```{{raw}} html
 <div class="find-message"><label for="message">Your message, as it stands:</label>
@@ -245,6 +245,7 @@ def table(lessons):
     keys = {entry.lesson for entry in entries().values()} | {*entries()}
     whole = {
         "rules": RULES,
+        "numbers": numbers.RULES,
         "fields": list(rows[0]),
         "rows": [list(row.values()) for row in rows],
         "pages": PAGE_OF,

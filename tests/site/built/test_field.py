@@ -4,6 +4,7 @@ shows; and where the entries stand.
 
 import json
 import re
+import runpy
 
 import pytest
 from playwright.sync_api import expect
@@ -12,14 +13,18 @@ from course.paths import COURSE
 from tests.site.built.conftest import SITE
 from tests.site.built.test_pages import barriers
 from tools.site import errors
-from torch_messages import code, match
+from torch_messages import match
 from torch_messages.messages import entries
+from torch_messages.rules import WHOLE
 
-PASTES = COURSE / "packages" / "torch_messages" / "tests" / "messages.txt"
-PASTED = PASTES.read_text(encoding="utf-8")
+TESTS = COURSE / "packages" / "torch_messages" / "tests"
+PASTED = (TESTS / "messages.txt").read_text(encoding="utf-8")
+LISTINGS = runpy.run_path(TESTS / "listings.py")["LISTINGS"]
+DRESSED = runpy.run_path(TESTS / "test_paste.py")
+AROUND, LONG = DRESSED["AROUND"], DRESSED["LONG"]
 FIRST_SCREEN = 200_000  # bytes
 FULL = "[rank0]: RuntimeError: CUDA out of memory. Tried to allocate"
-ON_DEMAND = re.compile(r"/_static/(messages-table|find|find-worker)\.js")
+ON_DEMAND = re.compile(r"/_static/(messages-table|find|find-worker|numbers)\.js")
 
 
 @pytest.fixture
@@ -66,7 +71,7 @@ def test_the_first_screen_is_light(page, address):
     (worker,) = page.workers  # who types waits for nothing
     late = {worker.url, *filter(ON_DEMAND.search, weight)}
     # of the version of the script that asks for them
-    assert len(late) == 3 and len({url.partition("?v=")[2] for url in late}) == 1
+    assert len(late) == 4 and len({url.partition("?v=")[2] for url in late}) == 1
 
 
 def test_what_did_not_load_is_said_and_loaded_again(page, found):
@@ -90,13 +95,40 @@ def test_it_works_in_a_page_that_is_opened_as_a_file(page):
 # What is found
 
 
-def test_the_field_agrees_with_python(page, address):
-    """On each wording, each name and each paste of the tests, and within a second."""
-    texts = [wording for entry in entries().values() for wording in entry.says]
-    texts += [text for entry in entries().values() for text in entry.asked]
-    texts += [name for entry in entries().values() for name in entry.names]
+def asked():
+    """Each wording, question and name of the table, what people paste, and listings;
+    a part of them in other dress.
+    """
+    known = entries().values()
+    texts = [text for each in known for text in (*each.says, *each.asked, *each.called)]
     texts += [text.replace("…", "x1") for text in texts]
     texts += [told.split("\n", 1)[1] for told in PASTED.split("\n----\n")]
+    sources = [listing.source for listing in LISTINGS.values()]
+    flat = [re.sub(r"(?m)^[ \t]+", "", source) for source in sources]
+    errors = [f"{source}\nRuntimeError: odd things" for source in sources]
+    some = texts[::23]
+    around = [dress(text) for dress in AROUND.values() for text in some]
+    cut = [text[: round(0.6 * len(text))] for text in some]
+    strange = [f"运行\u00a0错误 😀：{text}\u2028\x85İ" for text in some]
+    return [*texts, *sources, *flat, *errors, *around, *cut, *strange]
+
+
+def told(text):
+    """What Python finds, as the finder of the site says it."""
+    answers, others, unknown, notes = match.look(text)
+    by_code = [found for found in (*answers, *others) if found.by == "listing"]
+    return {
+        "first": [found.entry.id for found in answers],
+        "others": [found.entry.id for found in others],
+        "near": any(found.near for found in answers),
+        "unknown": unknown,
+        "listing": [found.entry.id for found in by_code],
+        "notes": list(notes),
+    }
+
+
+def test_the_field_agrees_with_python(page, address):
+    texts = asked()
     page.goto(f"{address}docs/errors.html")
     shown = page.evaluate(
         """async texts => {
@@ -107,19 +139,36 @@ def test_the_field_agrees_with_python(page, address):
         texts,
     )
     for text, got in zip(texts, shown, strict=True):
-        if not code.is_code(text):  # for lesson 16
-            first, others = match.find(text)
-            assert got["first"] == [found.entry.id for found in first], text
-            assert got["others"] == [found.entry.id for found in others], text
-    took = page.evaluate(
+        assert got == told(text), text
+
+
+def milliseconds(page, text):
+    """What it takes to find something in a text, of three times the least."""
+    return page.evaluate(
         """async text => {
-            const begin = performance.now();
-            await findMessage(text);
-            return performance.now() - begin;
+            const took = [];
+            for (let n = 0; n < 3; n++) {
+                const begin = performance.now();
+                await findMessage(text);
+                took.push(performance.now() - begin);
+            }
+            return Math.min(...took);
         }""",
-        max(texts, key=len) + "\nwords that nobody knows",
+        text,
     )
-    assert took < 1000
+
+
+def test_a_paste_of_the_tests_is_found_within_a_second(page, address):
+    page.goto(f"{address}docs/errors.html")
+    longest = max(PASTED.split("\n----\n"), key=len)
+    assert milliseconds(page, longest + "\nwords that nobody knows") < 1000
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_time_grows_no_faster_than_a_long_text(kind, page, address):
+    page.goto(f"{address}docs/errors.html")
+    short, long = (LONG[kind](size * WHOLE) for size in (1, 10))
+    assert milliseconds(page, long) < 10 * max(milliseconds(page, short), 20)
 
 
 # --------------------------------------------------------------------------------------
