@@ -753,3 +753,18 @@ const lookup = (rules, ruled = () => []) => {
     };
   };
 };
+
+// What the page shows of a text: what is found, and where nothing fits pages of the course
+// that are about it, and whose message it is. As lookup.py.
+const finder = ({rules, numbers, entries, places}) => {
+  const find = lookup(rules, readNumbers(numbers))(entries);
+  const pages = searchPlaces(places), tracker = trackerOf(places);
+  const here = address => address.replace(places.site, "../");
+  return text => {
+    const found = find(text);
+    if (found.first.length) return found;
+    const read = found.unknown ? [] : pages(text);
+    return {...found, tracker: tracker(text),
+      places: read.map(([title, address]) => ({title, url: here(address)}))};
+  };
+};

@@ -19,7 +19,8 @@
     Object.assign(document.createElement("script"),
       {src: beside(name), onload: done, onerror: failed})));
 
-  // The table: {rules, numbers, entries, known: id → entry, pages, cells, shown}, loaded once.
+  // The table: {rules, numbers, places, entries, known: id → entry, pages, cells, shown},
+  // loaded once.
   let coming;
   const load = () => coming ??= run("messages-table.js").then(() => {
     const {fields, rows, ...others} = messageTable;
@@ -40,10 +41,11 @@
     throw error;
   });
   async function start() {
-    const {rules, numbers, entries} = await load();
+    const {rules, numbers, places, entries} = await load();
+    const table = {rules, numbers, places, entries};
     if (location.protocol === "file:") {
-      await Promise.all(["numbers.js", "find.js"].map(run));
-      return lookup(rules, readNumbers(numbers))(entries);
+      await Promise.all(["numbers.js", "places.js", "find.js"].map(run));
+      return finder(table);
     }
     const worker = new Worker(beside("find-worker.js"));
     const ask = given => new Promise((done, failed) => {  // one at a time
@@ -51,7 +53,7 @@
       worker.onerror = failed;
       worker.postMessage(given);
     });
-    await ask({rules, numbers, entries});
+    await ask(table);
     return ask;
   }
 
@@ -87,25 +89,26 @@
     return [toEntry(table, id), element("p", means), block, ...further];
   }
 
-  // What is found, as elements. first, others: ids; near: by likeness only; unknown: the
-  // line that failed, if it is not known; notes: sentences that numbers were read to;
-  // places: {title, url} that may help; tracker: owner/repository where questions go.
+  // What is found, as elements. first, others: ids; near: by likeness only; listing: those
+  // of them that code is like; unknown: the line that failed, if it is not known; notes:
+  // sentences that numbers were read to; places: {title, url} of pages; tracker: [library,
+  // owner/repository or "", whether it is not PyTorch's].
   function told(table, found) {
-    const {first, others, near, unknown, notes = [], places = []} = found;
-    const issues = `github.com/${found.tracker ?? "pytorch/pytorch"}/issues`;
-    const search = link(issues, `https://${issues}`);
+    const {first, others, near, listing, unknown, notes, places = []} = found;
     const parts = [];
     const say = (...inner) => parts.push(element("p", ...inner));
     if (unknown)
-      say("The line that failed is not known here: ", element("code", unknown),
-        " Search for it in ", search, " and at discuss.pytorch.org.");
-    else if (!first.length)
-      say("Not known here, and no guess. A listing is for lesson 16; for a message, search"
-        + " its last line in the issues of the package that gave it (", search,
-        ") and at discuss.pytorch.org.");
+      say("The line that failed is not known here: ", element("code", unknown), " ",
+        ...whose(found));
+    else if (places.length) {
+      say("Not known here as a message. Pages that are about it:");
+      parts.push(...list("ul", places.map(({title, url}) => link(title, url))));
+    } else if (!first.length) say("Not known here, and no guess. ", ...whose(found));
     notes.forEach(note => say(note));
     if (first.length) {
       if (near) say("Not word for word. Most like it:");
+      else if (listing.includes(first[0])) say("Lines of your code are like these, which"
+        + " are old, or may fail:");
       else if (unknown) say("What else stands in your text:");
       parts.push(...list("ol", first.map(id => answer(table, id))));
     }
@@ -113,11 +116,16 @@
       say("Also in your text:");
       parts.push(...list("ul", others.slice(0, ALSO).map(id => toEntry(table, id))));
     }
-    if (places.length) {
-      say("Perhaps it is explained here:");
-      parts.push(...list("ul", places.map(({title, url}) => link(title, url))));
-    }
     return parts;
+  }
+
+  // Whose message it is, and where its makers are asked.
+  function whose({tracker: [library, repository, foreign] = ["", "pytorch/pytorch"]}) {
+    const issues = `github.com/${repository}/issues`;
+    const there = link(issues, `https://${issues}`);
+    if (!foreign) return ["Search for it in ", there, " and at discuss.pytorch.org."];
+    const makers = repository ? ["; its makers read ", there, "."] : ["."];
+    return [`This is a message of ${library}, not of PyTorch`, ...makers];
   }
 
   // One at a time: who types on meanwhile gets the next.

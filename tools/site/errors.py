@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 
 from course.old_code.row import Row
 from tools.site.read_lessons import Lesson, code, md, ticks
-from torch_messages import match, numbers
+from torch_messages import match, numbers, places
 from torch_messages.messages import entries
 from torch_messages.rules import RULES
 from utils.jobs import COLORS
@@ -165,7 +165,7 @@ PAGES = {name: re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") for name in G
 # first word of an entry's id → the name of its page
 PAGE_OF = {word: PAGES[name] for name, words in GROUPS.items() for word in words}
 STATIC = pathlib.Path(__file__).resolve().parents[2] / "docs" / "_static"
-SCRIPTS = ["messages.js", "find.js", "find-worker.js", "numbers.js"]
+SCRIPTS = ["messages.js", "find.js", "find-worker.js", "numbers.js", "places.js"]
 FIELD = """\
 ```{{raw}} html
 <div class="find-message"><label for="message">Your message, as it stands:</label>
@@ -207,8 +207,8 @@ def _first_page(script):
             f"{len(known)} messages, names and old lines: what each means today,"
             " what to do, and where it is explained. Paste yours, with whatever stands"
             " around it; numbers, names and paths may differ. It stays in your browser."
-            " For a listing there is"
-            " [lesson 16](../notebooks/16_old_code_today.ipynb).\n"
+            " Also a script: its old lines are named, and"
+            " [lesson 16](../notebooks/16_old_code_today.ipynb) runs them.\n"
         ),
         FIELD.format(_version(script)),
         "## Common ones\n",
@@ -246,6 +246,7 @@ def table(lessons):
     whole = {
         "rules": RULES,
         "numbers": numbers.RULES,
+        "places": places.read(),
         "fields": list(rows[0]),
         "rows": [list(row.values()) for row in rows],
         "pages": PAGE_OF,

@@ -200,8 +200,8 @@ def weight(some, unknown=1):
     as a part of the most that a word can say.
     """
     most = math.log(len(entries()) + 1) * unknown
-    # Sorted, as a sum of floating point numbers depends on the order; not by sum(), which
-    # Python 3.12 rounds otherwise than 3.11 and JavaScript.
+    # Sorted, as a sum of floating point numbers depends on the order; not by sum(),
+    # which Python 3.12 rounds otherwise than 3.11 and JavaScript.
     total = 0.0
     for word in sorted(some):
         total += rarity().get(word, most)
