@@ -103,6 +103,7 @@
     else if (places.length) {
       say("Not known here as a message. Pages that are about it:");
       parts.push(...list("ul", places.map(({title, url}) => link(title, url))));
+      say(...whose(found));
     } else if (!first.length) say("Not known here, and no guess. ", ...whose(found));
     notes.forEach(note => say(note));
     if (first.length) {

@@ -13,7 +13,7 @@ from course.paths import COURSE
 from tests.site.built.conftest import SITE
 from tests.site.built.test_pages import barriers
 from tools.site import errors
-from torch_messages import match
+from torch_messages import match, places
 from torch_messages.messages import entries
 from torch_messages.rules import WHOLE
 
@@ -124,6 +124,19 @@ def told(text):
         "unknown": unknown,
         "listing": [found.entry.id for found in by_code],
         "notes": list(notes),
+        **({} if answers else beside(text, unknown)),
+    }
+
+
+def beside(text, unknown):
+    """What Python says where nothing fits: pages, seen from the field's, and a tracker."""
+    pages = [] if unknown else places.search(text)
+    return {
+        "tracker": list(places.tracker(text)),
+        "places": [
+            {"title": title, "url": address.replace(places.read()["site"], "../")}
+            for title, address in pages
+        ],
     }
 
 
@@ -220,16 +233,16 @@ TOLD = {
     "first": ["detection/amdgpu-ids"],
     "others": ["memory/cuda-oom"],
     "near": False,
+    "listing": [],
     "unknown": "Memory access fault by GPU <img src=x onerror=alert(1)>",
     "notes": ["A device with 8 GiB.", "<b>Half</b> of its RAM."],
-    "places": [{"title": "Quick answers <i>", "url": "answers.html"}],
-    "tracker": "ROCm/ROCm",
+    "tracker": ["ROCm", "ROCm/ROCm", False],
 }
 
 
 def finds(page, body):
     """Let the finder be this function of a text."""
-    script = f"const lookup = rules => entries => text => {{ {body} }};"
+    script = f"const finder = table => text => {{ {body} }};"
     kind = "text/javascript"
     page.route(
         "**/find.js*", lambda route: route.fulfill(body=script, content_type=kind)
@@ -254,24 +267,38 @@ def test_all_that_the_finder_says_is_shown_as_text(page, found):
         entries()["detection/amdgpu-ids"].means,
         "Also in your text:",
         entries()["memory/cuda-oom"].title,
-        "Quick answers <i>",
     )
-    places = [shown.index(each) for each in order]
-    assert places == sorted(places)
+    at = [shown.index(each) for each in order]
+    assert at == sorted(at)
     assert found.locator("img, b, i").count() == 0
-    expect(found.get_by_text("Quick answers")).to_have_attribute("href", "answers.html")
     assert barriers(page, 1400) == []
 
 
 def test_where_nothing_fits_other_places_and_the_right_tracker_are_named(page, found):
     nothing = {**TOLD, "first": [], "others": [], "unknown": "", "notes": []}
-    shown = shown_of(page, found, nothing)
-    assert shown.startswith("Not known here, and no guess.")
+    pages = [{"title": "Quick answers <i>", "url": "answers.html"}]
+    shown = shown_of(page, found, {**nothing, "places": pages})
+    assert shown.startswith("Not known here as a message. Pages that are about it:")
     assert "github.com/ROCm/ROCm/issues" in shown and "pytorch/pytorch" not in shown
     assert "Also in your text" not in shown and "Quick answers <i>" in shown
+    expect(found.get_by_text("Quick answers")).to_have_attribute("href", "answers.html")
 
 
-NOTED = "return {first: [], others: [], notes: [`${text}, ${self.looks}`]}"
+def test_a_foreign_message_is_told_as_such(page, found):
+    foreign = {"tracker": ["JAX", "jax-ml/jax", True], "unknown": "", "notes": []}
+    shown = shown_of(page, found, {**TOLD, **foreign, "first": [], "others": []})
+    assert "This is a message of JAX, not of PyTorch" in shown
+    assert "github.com/jax-ml/jax/issues" in shown
+
+
+def test_of_code_it_is_not_said_that_it_failed(page, found):
+    code = {"unknown": "", "notes": [], "others": [], "listing": TOLD["first"]}
+    shown = shown_of(page, found, {**TOLD, **code})
+    assert shown.startswith("Lines of your code are like these, which are old, or may")
+
+
+NOTED = """return {first: [], others: [], listing: [], notes:
+    [`${text}, ${self.looks}`]}"""
 
 
 def test_it_looks_once_when_the_keys_pause(page, found):
