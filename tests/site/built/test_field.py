@@ -129,7 +129,7 @@ def told(text):
 
 
 def beside(text, unknown):
-    """What Python says where nothing fits: pages, seen from the field's, and a tracker."""
+    """Where nothing fits: pages, seen from that of the field, and a tracker."""
     pages = [] if unknown else places.search(text)
     return {
         "tracker": list(places.tracker(text)),
