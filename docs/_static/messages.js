@@ -89,16 +89,22 @@
 
   // What is found, as elements. first, others: ids; near: by likeness only; unknown: the
   // line that failed, if it is not known; notes: sentences that numbers were read to;
-  // places: {title, url} that may help; tracker: owner/repository where questions go.
+  // places: {title, url} that may help; tracker: owner/repository where questions go;
+  // search: what to search for there; missing: what the text lacks, as a sentence.
   function told(table, found) {
     const {first, others, near, unknown, notes = [], places = []} = found;
     const issues = `github.com/${found.tracker ?? "pytorch/pytorch"}/issues`;
     const search = link(issues, `https://${issues}`);
     const parts = [];
     const say = (...inner) => parts.push(element("p", ...inner));
+    const asked = found.search ? [element("code", found.search)] : [];
+    if (!first.length && found.missing) say(found.missing);
     if (unknown)
       say("The line that failed is not known here: ", element("code", unknown),
-        " Search for it in ", search, " and at discuss.pytorch.org.");
+        " Search for ", ...(asked.length ? asked : ["it"]), " in ", search, " and at discuss.pytorch.org.");
+    else if (!first.length && asked.length)
+      say("Not known here, and no guess. Search for ", ...asked, " in ", search,
+        " and at discuss.pytorch.org.");
     else if (!first.length)
       say("Not known here, and no guess. A listing is for lesson 16; for a message, search"
         + " its last line in the issues of the package that gave it (", search,

@@ -31,14 +31,14 @@ const searchPlaces = (data, said) => {
     return `${site}${pages[page]}#${anchor}`;
   };
 
-  function search(text) {
+  function search(text, least) {
     const asked = [...new Set(words(text))].sort();
     if (!asked.length || asked.length > rules.LONG) return [];
     const whole = sum(asked), scores = new Map();
     for (const {title, short, head, every} of known) {
       if (CHINESE.test(title) !== CHINESE.test(text)) continue;
       const common = sum(asked.filter(word => every.has(word)));
-      if (common < rules.LEAST || common < rules.SHARE * whole) continue;
+      if (common < least || common < rules.SHARE * whole) continue;
       const inTitle = sum(asked.filter(word => head.has(word)));
       const others = [...every].filter(word => !asked.includes(word)).length;
       const raw = common + rules.TITLE * inTitle - rules.MORE * others;
@@ -51,11 +51,11 @@ const searchPlaces = (data, said) => {
   }
 
   return (text, most = 3) => {
-    const found = text.length > rules.QUESTION ? [] : search(text);
+    const found = text.length > rules.QUESTION ? [] : search(text, rules.LEAST);
     if (found.length) return found.slice(0, most);
     if (text.split("\n").length - 1 > rules.SYMPTOM || !said.isStory(text)) return [];
     for (const sentence of said.sentences(text).slice(0, rules.FIRST)) {
-      const found = search(sentence);
+      const found = search(sentence, rules.MUCH);
       if (found.length) return found.slice(0, most);
     }
     return [];
@@ -182,6 +182,7 @@ const phrasesOf = (rule, rules) => {
 
   function paragraphs(text) {
     const joined = [], lines = begin(text);
+    const first = lines.findIndex(line => line.trim());
     lines.forEach((line, n) => {
       if (is.NO_PROSE.test(line) || !line.trim()) return;
       const above = n ? lines[n - 1] : "";
@@ -190,8 +191,7 @@ const phrasesOf = (rule, rules) => {
         joined.at(-1)[0] += ` ${line}`;
         return;
       }
-      const first = !lines.slice(0, n).join("").trim();
-      const isTitle = first && n + 1 < lines.length && !lines[n + 1].trim();
+      const isTitle = n === first && n + 1 < lines.length && !lines[n + 1].trim();
       joined.push([line, isTitle ? rule.TITLE : rule.LEAST]);
     });
     return joined;

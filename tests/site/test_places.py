@@ -73,8 +73,9 @@ def texts():
     pasted = read(TESTS / "messages.txt").split("\n\n")
     asked = [words for _, _, words in places.read()["places"]]
     titles = [title for title, _, _ in places.read()["places"]]
-    own = read(TESTS / "test_places.py")
+    own = read(TESTS / "test_places.py") + read(TESTS / "test_phrases.py")
     quoted = re.findall('"([^"\n]{4,})"', own) + own.splitlines()
+    quoted += own.split("\n\n") + [each.replace("\\n", "\n") for each in quoted]
     return [*pasted, *asked, *titles, *quoted, own[-9000:], "", " ", "\r\n", "怎么"]
 
 

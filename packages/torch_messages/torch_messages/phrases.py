@@ -13,7 +13,9 @@ from pathlib import Path
 from torch_messages import rules
 
 FILE = Path(__file__).with_name("phrases.json")
-NO_FRAME = "The last line of the traceback is missing: it has the message. Paste it, too."
+NO_FRAME = (
+    "The last line of the traceback is missing: it has the message. Paste it, too."
+)
 NO_MESSAGE = (
     "There is no message in this text. If there was one, add it: the last lines of the"
     " output."
@@ -64,8 +66,9 @@ def sentences(text: str) -> list[str]:
 
 
 def _paragraphs(text):
-    """(line of prose, how many words a sentence of it needs); a wrapped one is joined."""
+    """[line of prose, words that a sentence of it needs]; wrapped ones are joined."""
     rule, lines, joined = _rules(), _begin(text), []
+    first = next((n for n, line in enumerate(lines) if line.strip()), 0)
     for n, line in enumerate(lines):
         if rule["NO_PROSE"].search(line) or not line.strip():
             continue
@@ -74,8 +77,7 @@ def _paragraphs(text):
         if joined and goes_on and not rule["NO_PROSE"].search(above):
             joined[-1][0] += " " + line
             continue
-        first = not "".join(lines[:n]).strip()
-        is_title = first and n + 1 < len(lines) and not lines[n + 1].strip()
+        is_title = n == first and n + 1 < len(lines) and not lines[n + 1].strip()
         joined.append([line, rule["TITLE"] if is_title else rule["LEAST"]])
     return joined
 

@@ -42,18 +42,18 @@ def search(text: str, most: int = 3) -> list[tuple[str, str]]:
     'How do I find out why memory grows with each iteration?'
     """
     rules = read()["rules"]
-    if len(text) <= rules["QUESTION"] and (found := _search(text)):
+    if len(text) <= rules["QUESTION"] and (found := _search(text, rules["LEAST"])):
         return found[:most]
     if text.count("\n") > rules["SYMPTOM"] or not phrases.is_story(text):
         return []
     for sentence in phrases.sentences(text)[: rules["FIRST"]]:
-        if found := _search(sentence):
+        if found := _search(sentence, rules["MUCH"]):
             return found[:most]
     return []
 
 
-def _search(text):
-    """The pages that have enough of its words, best first."""
+def _search(text, least):
+    """The pages that have enough of its words, of this weight at least, best first."""
     rules = read()["rules"]
     asked = set(words(text))
     if not 0 < len(asked) <= rules["LONG"]:
@@ -65,7 +65,7 @@ def _search(text):
             continue
         head, every = _words()[place]
         common = sum(_weight(word) for word in sorted(asked & every))
-        if common < rules["LEAST"] or common < rules["SHARE"] * whole:
+        if common < least or common < rules["SHARE"] * whole:
             continue
         in_title = sum(_weight(word) for word in sorted(asked & head))
         score = common + rules["TITLE"] * in_title

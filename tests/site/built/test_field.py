@@ -222,6 +222,17 @@ def test_where_nothing_fits_other_places_and_the_right_tracker_are_named(page, f
     assert "Also in your text" not in shown and "Quick answers <i>" in shown
 
 
+def test_what_to_search_for_and_what_is_missing_are_said(page, found):
+    lacks = {"missing": "There is no <b>message</b>.", "search": "Odd <i>things</i>"}
+    nothing = {"first": [], "others": [], **lacks}
+    shown = shown_of(page, found, nothing)
+    assert shown.startswith(lacks["missing"])
+    told = f"Not known here, and no guess. Search for {lacks['search']} in github.com"
+    assert told in shown
+    failed = shown_of(page, found, {**nothing, "missing": "", "unknown": "E: odd"})
+    assert "E: odd Search for Odd <i>things</i> in" in failed
+
+
 NOTED = "return {first: [], others: [], notes: [`${text}, ${self.looks}`]}"
 
 
