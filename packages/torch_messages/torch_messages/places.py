@@ -59,11 +59,11 @@ def _search(text, least):
     if not 0 < len(asked) <= rules["LONG"]:
         return []
     whole = sum(_weight(word) for word in sorted(asked))
-    scores = {}
+    scores, chinese = {}, is_chinese(text)
     for place, (title, short, _) in enumerate(read()["places"]):
-        if is_chinese(title) != is_chinese(text):
+        head, every, in_chinese = _words()[place]
+        if in_chinese != chinese or asked.isdisjoint(every):
             continue
-        head, every = _words()[place]
         common = sum(_weight(word) for word in sorted(asked & every))
         if common < least or common < rules["SHARE"] * whole:
             continue
@@ -94,9 +94,13 @@ def words(text):
 
 @functools.cache
 def _words():
-    """Of each place the words of its title, and all."""
+    """Of each place the words of its title, all, and whether it is in Chinese."""
     return [
-        (frozenset(words(title)), frozenset(words(f"{title} {more}")))
+        (
+            frozenset(words(title)),
+            frozenset(words(f"{title} {more}")),
+            is_chinese(title),
+        )
         for title, _, more in read()["places"]
     ]
 
@@ -104,7 +108,7 @@ def _words():
 @functools.cache
 def _count():
     count = {}
-    for _, every in _words():
+    for _, every, _ in _words():
         for word in every:
             count[word] = count.get(word, 0) + 1
     return count
