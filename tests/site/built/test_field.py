@@ -222,15 +222,20 @@ def test_where_nothing_fits_other_places_and_the_right_tracker_are_named(page, f
     assert "Also in your text" not in shown and "Quick answers <i>" in shown
 
 
-def test_what_to_search_for_and_what_is_missing_are_said(page, found):
-    lacks = {"missing": "There is no <b>message</b>.", "search": "Odd <i>things</i>"}
-    nothing = {"first": [], "others": [], **lacks}
-    shown = shown_of(page, found, nothing)
-    assert shown.startswith(lacks["missing"])
-    told = f"Not known here, and no guess. Search for {lacks['search']} in github.com"
+LACKS = {"first": [], "others": [], "search": "Odd <i>things</i>"}
+
+
+def test_what_is_missing_is_said_before_what_to_search_for(page, found):
+    missing = "There is no <b>message</b>."
+    shown = shown_of(page, found, {**LACKS, "missing": missing})
+    assert shown.startswith(missing)
+    told = "Not known here, and no guess. Search for Odd <i>things</i> in github.com"
     assert told in shown
-    failed = shown_of(page, found, {**nothing, "missing": "", "unknown": "E: odd"})
-    assert "E: odd Search for Odd <i>things</i> in" in failed
+
+
+def test_the_message_of_a_line_that_failed_is_searched(page, found):
+    shown = shown_of(page, found, {**LACKS, "unknown": "E: odd"})
+    assert "E: odd Search for Odd <i>things</i> in github.com" in shown
 
 
 NOTED = "return {first: [], others: [], notes: [`${text}, ${self.looks}`]}"
