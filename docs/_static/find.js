@@ -399,8 +399,11 @@ const lookup = (rules, ruled = () => []) => {
   // {lines: [kind, line] of what is no code, code, text: the lines plain, starts}
   function sort(text) {
     const every = text.split("\n");
-    const bare = every.map(line => line.replace(PREFIX, "").replace(LOGGED, ""));
-    const kinds = kindsOf(bare);
+    const logged = every.map(line => line.replace(PREFIX, ""));
+    const bare = logged.map(line => line.replace(LOGGED, ""));
+    const isError = new RegExp(rules.KINDS.error);
+    const kinds = kindsOf(bare)
+      .map((kind, n) => kind === "text" && isError.test(logged[n]) ? "error" : kind);
     for (const [start, end] of runs(bare, kinds)) kinds.fill("code", start, end);
     const lines = [], shown = [], starts = [];
     let here = 0;
@@ -755,16 +758,19 @@ const lookup = (rules, ruled = () => []) => {
 };
 
 // What the page shows of a text: what is found, and where nothing fits pages of the course
-// that are about it, and whose message it is. As lookup.py.
-const finder = ({rules, numbers, entries, places}) => {
+// that are about it, whose message it is, what to search for, what the text lacks. As
+// lookup.py.
+const finder = ({rules, numbers, phrases, places, entries}) => {
   const find = lookup(rules, readNumbers(numbers))(entries);
-  const pages = searchPlaces(places), tracker = trackerOf(places);
+  const said = phrasesOf(phrases, rules);
+  const pages = searchPlaces(places, said), tracker = trackerOf(places);
   const here = address => address.replace(places.site, "../");
   return text => {
-    const found = find(text);
-    if (found.first.length) return found;
-    const read = found.unknown ? [] : pages(text);
-    return {...found, tracker: tracker(text),
+    const found = find(text), {first, unknown} = found;
+    if (first.length) return found;
+    const read = unknown ? [] : pages(text);
+    return {...found, tracker: tracker(text), search: said.lineOf(text, unknown),
+      missing: unknown ? "" : said.missing(text),
       places: read.map(([title, address]) => ({title, url: here(address)}))};
   };
 };

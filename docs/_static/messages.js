@@ -19,8 +19,8 @@
     Object.assign(document.createElement("script"),
       {src: beside(name), onload: done, onerror: failed})));
 
-  // The table: {rules, numbers, places, entries, known: id → entry, pages, cells, shown},
-  // loaded once.
+  // The table, loaded once: {rules, numbers, phrases, places, entries, known: id → entry,
+  // pages, cells, shown}.
   let coming;
   const load = () => coming ??= run("messages-table.js").then(() => {
     const {fields, rows, ...others} = messageTable;
@@ -41,8 +41,8 @@
     throw error;
   });
   async function start() {
-    const {rules, numbers, places, entries} = await load();
-    const table = {rules, numbers, places, entries};
+    const {rules, numbers, phrases, places, entries} = await load();
+    const table = {rules, numbers, phrases, places, entries};
     if (location.protocol === "file:") {
       await Promise.all(["numbers.js", "places.js", "find.js"].map(run));
       return finder(table);
@@ -92,11 +92,13 @@
   // What is found, as elements. first, others: ids; near: by likeness only; listing: those
   // of them that code is like; unknown: the line that failed, if it is not known; notes:
   // sentences that numbers were read to; places: {title, url} of pages; tracker: [library,
-  // owner/repository or "", whether it is not PyTorch's].
+  // owner/repository or "", whether it is not PyTorch's]; search: what to search for there;
+  // missing: what the text lacks, as a sentence.
   function told(table, found) {
     const {first, others, near, listing, unknown, notes, places = []} = found;
     const parts = [];
     const say = (...inner) => parts.push(element("p", ...inner));
+    if (!first.length && found.missing) say(found.missing);
     if (unknown)
       say("The line that failed is not known here: ", element("code", unknown), " ",
         ...whose(found));
@@ -121,10 +123,11 @@
   }
 
   // Whose message it is, and where its makers are asked.
-  function whose({tracker: [library, repository, foreign] = ["", "pytorch/pytorch"]}) {
+  function whose({search, tracker: [library, repository, foreign]}) {
     const issues = `github.com/${repository}/issues`;
     const there = link(issues, `https://${issues}`);
-    if (!foreign) return ["Search for it in ", there, " and at discuss.pytorch.org."];
+    const asked = element("code", search);
+    if (!foreign) return ["Search for ", asked, " in ", there, " and at discuss.pytorch.org."];
     const makers = repository ? ["; its makers read ", there, "."] : ["."];
     return [`This is a message of ${library}, not of PyTorch`, ...makers];
   }

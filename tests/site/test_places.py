@@ -12,7 +12,7 @@ from tools.lessons import places as generator
 from tools.lessons.links import read
 from tools.lessons.parts import HEADING
 from tools.site.website import ROOT
-from torch_messages import places
+from torch_messages import phrases, places, rules
 
 TESTS = ROOT / "packages" / "torch_messages" / "tests"
 SCRIPT = ROOT / "docs" / "_static" / "places.js"
@@ -73,8 +73,9 @@ def texts():
     pasted = read(TESTS / "messages.txt").split("\n\n")
     asked = [words for _, _, words in places.read()["places"]]
     titles = [title for title, _, _ in places.read()["places"]]
-    own = read(TESTS / "test_places.py")
+    own = read(TESTS / "test_places.py") + read(TESTS / "test_phrases.py")
     quoted = re.findall('"([^"\n]{4,})"', own) + own.splitlines()
+    quoted += own.split("\n\n") + [each.replace("\\n", "\n") for each in quoted]
     return [*pasted, *asked, *titles, *quoted, own[-9000:], "", " ", "\r\n", "怎么"]
 
 
@@ -83,21 +84,26 @@ def test_javascript_finds_the_same():
         pytest.skip("no Node.js")
     program = (
         f"{read(SCRIPT)}\n"
-        "const {data, texts} = JSON.parse(require('fs').readFileSync(0, 'utf-8'));\n"
-        "const search = searchPlaces(data), tracker = trackerOf(data);\n"
-        "const all = text => [search(text), search(text, 1), tracker(text)];\n"
+        "const {data, rule, rules, texts} ="
+        " JSON.parse(require('fs').readFileSync(0, 'utf-8'));\n"
+        "const said = phrasesOf(rule, rules);\n"
+        "const search = searchPlaces(data, said), tracker = trackerOf(data);\n"
+        "const all = text => [search(text), search(text, 1), tracker(text),"
+        " said.lineOf(text), said.lineOf('', text), said.missing(text)];\n"
         "console.log(JSON.stringify(texts.map(all)));\n"
     )
     given = texts()
+    both = {"rule": json.loads(read(phrases.FILE)), "rules": rules.RULES}
     done = subprocess.run(
         ["node", "-e", program],
-        input=json.dumps({"data": places.read(), "texts": given}),
+        input=json.dumps({"data": places.read(), "texts": given, **both}),
         capture_output=True,
         encoding="utf-8",
     )
     assert not done.stderr
     for text, found in zip(given, json.loads(done.stdout), strict=True):
         own = [places.search(text), places.search(text, 1), places.tracker(text)]
+        own += [phrases.phrase(text), phrases.phrase("", text), phrases.missing(text)]
         assert json.loads(json.dumps(own)) == found, text
     names = {places.tracker(text)[0] for text in given}
     assert len(names) > 15 and sum(bool(places.search(text)) for text in given) > 400

@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass
 
 from course.old_code.row import Row
 from tools.site.read_lessons import Lesson, code, md, ticks
-from torch_messages import match, numbers, places
+from torch_messages import match, numbers, phrases
+from torch_messages import places as pages_of_course
 from torch_messages.messages import entries
 from torch_messages.rules import RULES
 from utils.jobs import COLORS
@@ -246,7 +247,8 @@ def table(lessons):
     whole = {
         "rules": RULES,
         "numbers": numbers.RULES,
-        "places": places.read(),
+        "phrases": phrases.read(),
+        "places": pages_of_course.read(),
         "fields": list(rows[0]),
         "rows": [list(row.values()) for row in rows],
         "pages": PAGE_OF,

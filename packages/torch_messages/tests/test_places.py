@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from torch_messages import lookup, places
+from torch_messages import lookup, phrases, places
 from torch_messages.places import search, tracker
 
 # a question → the page and cell that answer it
@@ -50,6 +50,85 @@ TypeError: unsupported operand type(s) for +: 'int' and 'str'
 今天天气怎么样
 如何做红烧肉
 怎么安装 Windows"""
+
+# a symptom told at length → likewise
+SYMPTOMS = {
+    """GPU utilization is low while training
+
+I train a ResNet on one A100, and nvidia-smi shows 10 to 20 %. The images are JPEG on a
+network disk. With a larger batch it stays the same.""": "09_profiling.html#idle",
+    """Hi all! Training hangs with DDP at the first step on two GPUs. It works with one.
+Both processes print their rank and then nothing happens for half an hour.""": (
+        "answers.html#ddp-hangs"
+    ),
+    """Loss becomes NaN with mixed precision
+
+After some 2000 steps my loss is NaN. In float32 it never is. The learning rate is 1e-4
+and I clip nothing.""": "answers.html#the-loss-is-nan-with-amp",
+    """I see that GPU memory grows with each iteration. After about 300 of them my
+notebook dies. I keep a list of losses for a plot and call backward once per step.""": (
+        "07_memory.html#total"
+    ),
+    """My question is about data loading. How many workers should a DataLoader have? The
+machine has 8 cores, the node gives me 64 GB, and every sample takes about 30 ms to
+decode.""": "06_pinned_memory_and_data_loading.html#curve",
+    """How do I resume training from a checkpoint?
+
+Our cluster ends jobs after 12 hours. I save the state of the model only, and the loss
+jumps when the next job begins.""": "03_models_on_devices.html#checkpoint",
+    """DataLoader hangs when num_workers is greater than zero
+
+On my machine with 8 cores the first epoch never begins. With zero workers it works, but
+one epoch takes three hours.""": "answers.html#dataloader-hangs-or-dies",
+    """多卡训练卡住不动。
+
+我有两张卡，单卡训练正常。用 torchrun 启动两个进程之后，日志停在第一步。""": (
+        "zh.html#ddp-ddp-hangs"
+    ),
+}
+OFF_TOPIC_STORIES = """\
+My sourdough never rises in winter. I feed the starter twice a day and keep it next to
+the oven. After a day of rest the loaf is still flat. Do I need a different flour?
+
+Our web shop is slow since the last release. Each request to the API takes two seconds.
+We use Postgres 16 and Node 22 behind nginx. How do I find the slow query?
+
+I train for a marathon in May. My longest run is 28 km, and my pace drops after 20 km.
+Should I run slower, or eat more before I start?
+
+Excel shows the wrong date after I import a CSV file. The column is text and not a date.
+I tried to format the cells and it changes nothing. Is there a formula for all rows?
+
+My laptop gets very hot when I watch videos. The fan is loud and the battery lasts one
+hour. I cleaned it and updated the BIOS. Is a new battery worth it?
+
+The Kubernetes pod restarts every few minutes. The log ends without a reason and the
+memory limit is 512 MB. It runs a Java service with Spring. What do I look at first?
+
+我家的猫最近不吃饭。已经三天了，精神也不好。换了猫粮也没有用。应该带它去医院吗？
+
+We lost the history of our repository after a force push. Two people had worked on the
+same branch for a week. Is there a way to get the commits back from the server?"""
+
+
+@pytest.mark.parametrize("symptom", SYMPTOMS)
+def test_a_symptom_leads_to_a_page_by_one_of_its_first_sentences(symptom):
+    for text in (symptom, symptom + "\n" + "I told all that I know of it. " * 20):
+        found = [address for _, address in search(text)]
+        assert any(address.endswith(SYMPTOMS[symptom]) for address in found), found
+
+
+@pytest.mark.parametrize("story", OFF_TOPIC_STORIES.split("\n\n"))
+def test_another_story_leads_to_none(story):
+    assert search(story) == []
+    assert phrases.missing(story) == phrases.NO_MESSAGE
+
+
+def test_a_symptom_with_an_error_is_a_message():
+    symptom = next(iter(SYMPTOMS))
+    assert search(symptom) and not search(f"{symptom}\nValueError: odd things")
+    frame = '  File "train.py", line 3, in f\n    f(x)'
+    assert not search(f"{symptom}\n{frame}") and not search(symptom + "\n" * 61)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -201,6 +280,50 @@ def test_a_foreign_error_is_told_as_such(error, name):
 )
 def test_words_say_it_last(text, name):
     assert tracker(text)[0] == name
+
+
+@pytest.mark.parametrize(
+    "text, name, foreign",
+    [
+        (
+            "RuntimeError: build/torch_npu.dir/x.ts:88 NPU function error: 5",
+            "Ascend",
+            1,
+        ),
+        ("torch says: call aclnnAdd failed, error code is 561103", "Ascend", 1),
+        (frames(f"{INSTALLED}/torch_npu/a.py"), "Ascend", 1),
+        ("it calls pandas/core/indexing.py, then\nTypeError: odd", "pandas", 1),
+        ("since pandas >= 3 my columns are odd", "pandas", 1),
+        ("ERROR: Cannot install a and b, torch is pinned", "pip", 1),
+        ("  x No solution found when resolving dependencies: torch", "uv", 1),
+        ("It cannot be started. Error code: Wsl/0x80070422", "WSL", 1),
+        ("host hangs after NVRM: NV_ERR_NO_MEMORY", "NVIDIA's driver", 1),
+        ("ds4: ROCm model arena alloc failed: out of memory", "ds4", 1),
+        ("ggml_cuda_init: failed to initialize CUDA", "llama.cpp", 1),
+        ("Unsloth takes 80 % of the memory on Linux", "Unsloth", 0),
+        ("the traces of PyTorch/Kineto have no kernels", "Kineto", 0),
+        ("On v5e tpus the loss diverges", "torch_xla", 0),
+        (
+            "pip install torch_xla torchvision\nOn v6e TPU nodes it stops",
+            "torch_xla",
+            0,
+        ),
+        ("black image\nRadeon RX 7700XT\nROCm 7.2.0 on gfx1101", "ROCm", 0),
+        ("torch on gfx1101 gives a black image", "PyTorch", 0),
+        ("torch  2.9.1+cu128\ntorchvision  0.24.1+cu128\nit is odd", "PyTorch", 0),
+        ("It hangs during NCCL communication, also without vLLM", "NCCL", 0),
+        ("[ProcessGroupNCCL.cpp:629] Watchdog caught odd error of NCCL", "PyTorch", 0),
+        ("How can I run it?\n\nTensorflow 2.15\n\nPython 3.9", "TensorFlow", 1),
+    ],
+)
+def test_more_of_others(text, name, foreign):
+    assert tracker(text)[::2] == (name, bool(foreign))
+
+
+def test_frames_of_a_rank():
+    text = "\n".join(f"[rank0]:{line}" for line in frames("timm/a.py").splitlines())
+    path = f"{INSTALLED}/timm/a.py"
+    assert tracker(text.replace("timm/a.py", path))[0] == "timm"
 
 
 def test_nobody_is_sent_to_pytorch_with_the_message_of_another():

@@ -2,13 +2,12 @@
 
 import textwrap
 
-from torch_messages import code, match, paste, places, rules
+from torch_messages import code, match, phrases, places
 from torch_messages.messages import entries
 
 ALSO = 3  # entries that are named below the answers
 INDENT = " " * 8
 WIDTH = 88
-LINE = 90  # characters of a line to search for
 
 
 def look_up(text: str) -> None:
@@ -103,6 +102,9 @@ def _beside(text, result, texts):
     words, and where to ask.
     """
     pages = [] if result.unknown else places.search(text)
+    lacks = "" if result.unknown else phrases.missing(text)
+    if lacks and is_text(text):
+        yield textwrap.fill(lacks, WIDTH)
     if pages:
         yield "Not known here as a message. Pages that are about it:"
         for title, address in pages:
@@ -120,7 +122,7 @@ def missed(text: str, unknown: str = "", pages: list | tuple = ()) -> str:
     """
     if not text.strip():
         return "There is nothing to look up: the text is empty."
-    if text.count("\ufffd") > len(text) / 10:
+    if not is_text(text):
         return "This is no text, or none in UTF-8."
     if code.is_code(text):
         return "Nothing collected here is like this listing. It may be right or not."
@@ -134,18 +136,13 @@ def missed(text: str, unknown: str = "", pages: list | tuple = ()) -> str:
     return f"{told}Search for “{line}” in {tracker}, and at discuss.pytorch.org."
 
 
+def is_text(text):
+    return text.count("\ufffd") <= len(text) / 10
+
+
 def line_of(text, unknown=""):
-    """The line of a text to search for, without what stands before its message:
-    unknown, or else the last.
-    """
-    if not unknown:
-        end = text[-places.read()["rules"]["TAIL"] :]
-        lines = paste.sort(paste.clean(end)).lines
-        said = [each for kind, each in lines if each and kind not in ("frame", "joint")]
-        unknown = (said or [text.strip()])[-1]
-    line = rules.LOGGED.sub("", rules.PREFIX.sub("", unknown)).strip()
-    line = rules.HEADS.sub("", line) or line or unknown
-    return line if len(line) <= LINE else line[:LINE].rpartition(" ")[0] or line[:LINE]
+    """The line of a text to search for, without what stands before its message."""
+    return phrases.phrase(text, unknown)
 
 
 def mentions(text, texts=texts):

@@ -89,8 +89,12 @@ def _window(text):
 def sort(text):
     """A clean text as a Paste."""
     every = text.split("\n")
-    bare = [rules.LOGGED.sub("", rules.PREFIX.sub("", line)) for line in every]
-    kinds = list(_kinds(bare))
+    logged = [rules.PREFIX.sub("", line) for line in every]
+    bare = [rules.LOGGED.sub("", line) for line in logged]
+    kinds = [
+        "error" if kind == "text" and rules.KINDS["error"].search(line) else kind
+        for kind, line in zip(_kinds(bare), logged, strict=True)
+    ]
     for start, end in _runs(bare, kinds):
         kinds[start:end] = ["code"] * (end - start)
     lines, shown, places, here = [], [], [], 0

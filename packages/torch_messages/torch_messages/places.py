@@ -12,6 +12,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from torch_messages import phrases
+
 FILE = Path(__file__).with_name("places.json")
 
 
@@ -33,23 +35,37 @@ def address(short):
 
 def search(text: str, most: int = 3) -> list[tuple[str, str]]:
     """The pages that answer a question in a few words, best first: (title, address). []
-    where none has enough of its words.
+    where none has enough of its words. Of a symptom told at length those that answer
+    one of its first sentences.
 
     >>> search("how do I find a memory leak on my GPU?", 1)[0][0]
     'How do I find out why memory grows with each iteration?'
     """
     rules = read()["rules"]
-    asked = set(words(text)) if len(text) <= rules["QUESTION"] else set()
+    if len(text) <= rules["QUESTION"] and (found := _search(text, rules["LEAST"])):
+        return found[:most]
+    if text.count("\n") > rules["SYMPTOM"] or not phrases.is_story(text):
+        return []
+    for sentence in phrases.sentences(text)[: rules["FIRST"]]:
+        if found := _search(sentence, rules["MUCH"]):
+            return found[:most]
+    return []
+
+
+def _search(text, least):
+    """The pages that have enough of its words, of this weight at least, best first."""
+    rules = read()["rules"]
+    asked = set(words(text))
     if not 0 < len(asked) <= rules["LONG"]:
         return []
     whole = sum(_weight(word) for word in sorted(asked))
-    scores = {}
+    scores, chinese = {}, is_chinese(text)
     for place, (title, short, _) in enumerate(read()["places"]):
-        if is_chinese(title) != is_chinese(text):
+        head, every, in_chinese = _words()[place]
+        if in_chinese != chinese or asked.isdisjoint(every):
             continue
-        head, every = _words()[place]
         common = sum(_weight(word) for word in sorted(asked & every))
-        if common < rules["LEAST"] or common < rules["SHARE"] * whole:
+        if common < least or common < rules["SHARE"] * whole:
             continue
         in_title = sum(_weight(word) for word in sorted(asked & head))
         score = common + rules["TITLE"] * in_title
@@ -57,7 +73,7 @@ def search(text: str, most: int = 3) -> list[tuple[str, str]]:
         if short not in scores or score > scores[short][0]:
             scores[short] = score, title
     best = sorted(scores, key=lambda short: (-scores[short][0], short))
-    return [(scores[short][1], address(short)) for short in best[:most]]
+    return [(scores[short][1], address(short)) for short in best]
 
 
 def is_chinese(text):
@@ -78,9 +94,13 @@ def words(text):
 
 @functools.cache
 def _words():
-    """Of each place the words of its title, and all."""
+    """Of each place the words of its title, all, and whether it is in Chinese."""
     return [
-        (frozenset(words(title)), frozenset(words(f"{title} {more}")))
+        (
+            frozenset(words(title)),
+            frozenset(words(f"{title} {more}")),
+            is_chinese(title),
+        )
         for title, _, more in read()["places"]
     ]
 
@@ -88,7 +108,7 @@ def _words():
 @functools.cache
 def _count():
     count = {}
-    for _, every in _words():
+    for _, every, _ in _words():
         for word in every:
             count[word] = count.get(word, 0) + 1
     return count
@@ -128,7 +148,9 @@ def tracker(text: str) -> tuple[str, str, bool]:
 
 class Tracker(NamedTuple):
     """A library. packages: what Python imports. words: of a text that is about it, as a
-    regular expression. classes: its errors, likewise.
+    regular expression. classes: its errors, likewise. sure: words that are its own,
+    whatever else a text says. foreign: 1 if it does without PyTorch; 2 if its words say
+    nothing beside PyTorch's, though it has a part in it.
     """
 
     name: str
@@ -136,17 +158,24 @@ class Tracker(NamedTuple):
     packages: str
     words: str = ""
     classes: str = ""
-    foreign: bool = False
+    foreign: int = 0
+    sure: str = ""
 
     @property
     def told(self):
-        return self.name, self.repository, bool(self.foreign)
+        return self.name, self.repository, self.foreign == 1
 
     def stands_in(self, text):
         """Whether a word of it does, whole: torch is not torch_xla."""
-        some = self.words or "|".join(self.packages.split())
-        whole = rf"(?<![\w-])(?:{some})(?![\w-])"
-        return bool(re.search(whole, text, re.A | re.I))
+        return _stand(self.words or "|".join(self.packages.split()), text)
+
+    def surely_in(self, text):
+        return bool(self.sure) and _stand(self.sure, text)
+
+
+def _stand(some, text):
+    whole = rf"(?<![\w-])(?<!without )(?:{some})(?![\w-])"
+    return bool(re.search(whole, text, re.A | re.I))
 
 
 @functools.cache
@@ -212,16 +241,25 @@ def _by_class(name, line):
 
 
 def _of_words(lines):
-    """By the words of the last line that says an error, or of all. A library that does
-    without PyTorch is told where no word is PyTorch's, and in no other line than the
-    error: its warnings stand above the errors of others.
+    """By the words of the last line that says an error, or of all, but for lists of
+    versions. A library that does without PyTorch is told where no word is PyTorch's,
+    and in no other line than the error: its warnings stand above the errors of others.
     """
-    said = [line for line in lines if not re.search(read()["rules"]["FRAME"], line)]
+    rules = read()["rules"]
+    said = [line for line in lines if not re.search(rules["FRAME"], line)]
+    every = "\n".join(said)
+    for each in _trackers():
+        if each.surely_in(every):
+            return each.told
     errors = [line for line in said if re.search("error|exception", line, re.I)]
-    whole, alone = "\n".join(said), not _is_of_torch("\n".join(said))
+    said = [line for line in said if not re.search(rules["VERSIONS"], line)]
+    whole, alone = "\n".join(said), not _is_of_torch(every)
     parts = [(errors[-1], alone), (whole, False)] if errors else [(whole, alone)]
+    if alone and not errors:
+        parts.append((every, True))
+    last = not _is_of_torch(whole)
     for part, foreign in parts:
         for each in _trackers():
-            if (foreign or not each.foreign) and each.stands_in(part):
+            if (True, foreign, last)[each.foreign] and each.stands_in(part):
                 return each.told
     return None

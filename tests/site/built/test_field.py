@@ -13,7 +13,7 @@ from course.paths import COURSE
 from tests.site.built.conftest import SITE
 from tests.site.built.test_pages import barriers
 from tools.site import errors
-from torch_messages import match, places
+from torch_messages import match, phrases, places
 from torch_messages.messages import entries
 from torch_messages.rules import WHOLE
 
@@ -133,6 +133,8 @@ def beside(text, unknown):
     pages = [] if unknown else places.search(text)
     return {
         "tracker": list(places.tracker(text)),
+        "search": phrases.phrase(text, unknown),
+        "missing": "" if unknown else phrases.missing(text),
         "places": [
             {"title": title, "url": address.replace(places.read()["site"], "../")}
             for title, address in pages
@@ -237,6 +239,7 @@ TOLD = {
     "unknown": "Memory access fault by GPU <img src=x onerror=alert(1)>",
     "notes": ["A device with 8 GiB.", "<b>Half</b> of its RAM."],
     "tracker": ["ROCm", "ROCm/ROCm", False],
+    "search": "Odd <i>things</i>",
 }
 
 
@@ -297,8 +300,24 @@ def test_of_code_it_is_not_said_that_it_failed(page, found):
     assert shown.startswith("Lines of your code are like these, which are old, or may")
 
 
-NOTED = """return {first: [], others: [], listing: [], notes:
-    [`${text}, ${self.looks}`]}"""
+LACKS = {**TOLD, "first": [], "others": [], "notes": [], "unknown": ""}
+
+
+def test_what_is_missing_is_said_before_what_to_search_for(page, found):
+    missing = "There is no <b>message</b>."
+    shown = shown_of(page, found, {**LACKS, "missing": missing})
+    assert shown.startswith(missing)
+    told = "Not known here, and no guess. Search for Odd <i>things</i> in github.com"
+    assert told in shown
+
+
+def test_the_message_of_a_line_that_failed_is_searched(page, found):
+    shown = shown_of(page, found, {**LACKS, "unknown": "E: odd"})
+    assert "E: odd Search for Odd <i>things</i> in github.com" in shown
+
+
+NOTED = """return {first: [], others: [], listing: [], unknown: "", search: "",
+    tracker: ["", "a/b", false], notes: [`${text}, ${self.looks}`]}"""
 
 
 def test_it_looks_once_when_the_keys_pause(page, found):
