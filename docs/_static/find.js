@@ -539,7 +539,9 @@ const lookup = (rules, ruled = () => []) => {
       let answers = ranked.filter(
         ({start, end}) => start === ranked[0].start && end === ranked[0].end);
       if (unknown && answers.length && !isSerious(answers[0])) answers = [];
-      const others = ranked.filter(place => !answers.includes(place));
+      const told = answers.some(({entry}) => !entry.cover);
+      const others = ranked.filter(
+        place => !answers.includes(place) && !(told && place.entry.cover));
       const text = (unknown || said(paste)).slice(0, rules.SHORT);
       const near = !answers.length && (unknown || !others.length) ? nearest(text) : [];
       const found = [...answers.map(({entry}) => entry), ...near];
