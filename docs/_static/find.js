@@ -77,11 +77,11 @@ const lookup = (rules, ruled = () => []) => {
 
   // [start, end] of the first places of a wording, as its pieces, in a plain text
   function placesOf(pieces, text) {
-    const openEnd = pieces.length > 1 && pieces.at(-1) === "", found = [];
+    const isOpen = pieces.length > 1 && pieces.at(-1) === "", found = [];
     let start = text.indexOf(pieces[0]);
     while (start >= 0 && found.length < rules.PLACES) {
       const end = endOf(pieces, text, start + pieces[0].length);
-      if (end >= 0 && !goesOn(text, start) && (openEnd || !goesOn(text, end)))
+      if (end >= 0 && !goesOn(text, start) && (isOpen || !goesOn(text, end)))
         found.push([start, end]);
       start = start < text.length ? text.indexOf(pieces[0], start + 1) : -1;
     }
