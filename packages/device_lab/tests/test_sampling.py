@@ -23,6 +23,11 @@ def here():
 
 
 class Asking(Dataset):
+def test_a_line_is_that_of_the_moment_in_which_the_frames_were_seen():
+    seen, line = list(stack(sys._getframe())), sys._getframe().f_lineno
+    assert FRAMES.look(seen)[:2] == (__file__, line)
+
+
     def __len__(self):
         return 1
 
