@@ -19,6 +19,7 @@ from torch import nn
 
 import device_lab
 
+from .._kit._cures import pinned
 from .._kit._ledger import FORWARD as LEDGERS_FORWARD
 from .._kit._lines import is_reader
 from .._kit.placement import COMPUTED
@@ -300,7 +301,7 @@ def _waits(watch):
     loaders = [each for each in watch.loaders.values() if not each["evaluation"]]
     if loaders and all(each["pinned"] for each in loaders):
         for row in rows:
-            row["cure"] = row["cure"].replace("pin it, non_b", "it is pinned: non_b")
+            row["cure"] = pinned(row["cure"])
     rows.sort(key=lambda row: (not row["each"], -row["times"] * row["steps"]))
     sure = [r for r in rows if r["each"] and not r["assumed"] and r["branch"] is None]
     return {
