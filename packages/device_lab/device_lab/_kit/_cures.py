@@ -27,7 +27,7 @@ STACK = "torch.stack keeps them on the device"
 SCALER = "an optimizer with fused=True, or bfloat16, which needs no scaler"
 BRANCH = "Python branches on it; torch.where does not, or ask every n steps"
 BRANCHES = r"assert\b|(if|elif|while)\b[^#]*:\s*(#.*)?$"  # not: if n == 0: print(loss)
-ACTION = "needed now: more environments a call, or act on a CPU"
+ACTION = "needed now: act on a CPU, or in more environments"
 ACTIONS = r"\bactions?( = .*|(\.\w+\(\))*)\.(item|tolist|numpy|cpu)\("
 BRANCHED = "item", "equal", "allclose"
 COMPARE = "Python compares one by one: x.tolist() waits once, torch.max not at all"
@@ -85,7 +85,7 @@ LIBRARIES = {
     "torch/amp/grad_scaler.py _maybe_opt_step:": SCALER,
     "torch/optim/(asgd|[nr]?adam|adamax|adadelta|r(ms)?prop).py": "capturable=True",
     "torch/autograd/graph.py .* item$": "torch.autograd.set_detect_anomaly(False)",
-    "lightning.fabric/.*apply_func.* item$": "prog_bar=False",
+    "lightning.fabric/.*apply_func.* item$": "log(prog_bar=False)",
     "transformers/masking_utils.py": "give it a 4-D attention_mask",
     "transformers/trainer.py .*(if \\(|isnan.*) bool$": "logging_nan_inf_filter=False",
     "accelerate/utils/operations.py send_to_device:": (
@@ -126,6 +126,6 @@ def cure(operation: str, kind: str, at: Place) -> str | None:
 
 
 def pinned(advice: str) -> str:
-    """Where the loader pins."""
+    """If the loader pins."""
     advice = advice.replace("pin it,", "it is pinned:")
     return advice.removesuffix(", and pin_memory=True")
