@@ -217,6 +217,29 @@ dist.destroy_process_group()
 
 
 @pytest.mark.slow
+def test_ranks_that_take_no_step_are_told_once(tmp_path):
+    run = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    path = script(tmp_path, "")
+    ran, _ = watched(tmp_path, *run, "--standalone", path, USE_LIBUV="0")
+    assert ran.returncode == 0 and ran.stderr.count("no report") == 1, ran.stderr
+
+
+@pytest.mark.slow
+def test_all_batches_are_counted_and_what_no_rule_sees_is_told(tmp_path):
+    text = """
+model = torch.nn.Linear(3, 3)
+Tensor = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor
+with torch.no_grad():
+    for x in torch.utils.data.DataLoader(torch.ones(16, 3)):
+        model(x.type(Tensor))
+"""
+    _, facts = watched(tmp_path, script(tmp_path, text))
+    assert facts["ended"] == "the script ended after 16 steps"
+    said = "Copies that torch.cuda.FloatTensor makes on a GPU are not counted."
+    assert (said in facts["not_known"]) is (facts["device"] == "cpu")
+
+
+@pytest.mark.slow
 def test_a_report_on_the_loop_of_a_cell_and_nothing_left_behind(tmp_path):
     pytest.importorskip("IPython")
     text = """

@@ -17,12 +17,14 @@ from waiting_steps import program
 
 from device_lab import find_waits
 from device_lab._kit._cures import (
+    ACTION,
     BRANCH,
     COMPARE,
     LIBRARIES,
     NEVER,
     OPERATIONS,
     cure,
+    pinned,
 )
 from device_lab._kit._lines import Place
 
@@ -288,7 +290,7 @@ FAKES = {
     "transformers/masking_utils.py": (
         "_ignore_causal_mask_sdpa",
         "bool(mask.all())",
-        "a 4-D attention_mask is not read",
+        "give it a 4-D attention_mask",
     ),
     "transformers/trainer.py": (
         "_run_epoch",
@@ -299,6 +301,11 @@ FAKES = {
         "send_to_device",
         'host.to("cpu")',
         "non_blocking=True for DataLoaderConfiguration",
+    ),
+    "lightning/fabric/utilities/apply_func.py": (
+        "to_item",
+        "mask.any().item()",
+        "prog_bar=False",
     ),
     "ema_pytorch/ema_pytorch.py": ("update", "mask.any().item()", "update_every"),
     "torchmetrics/functional/classification/stat_scores.py": (
@@ -345,6 +352,26 @@ def test_reads_of_other_libraries(path, tmp_path):
 
     (wait,) = (wait for wait in find_waits(step).waits if wait.inside)
     assert advice in wait.cure and wait.inside == f"{path}:3  {code}"
+
+
+def test_what_the_environment_needs_cannot_be_read_later():
+    action, loss = torch.ones(2) + 1, torch.ones(2) + 1
+
+    def step():
+        actions = action.argmax(0).cpu().numpy()
+        action_loss = loss.sum().item()
+        return action[0].item(), action.argmax().item(), actions, action_loss
+
+    cures = [wait.cure for wait in find_waits(step).waits]
+    assert [cure == ACTION for cure in cures] == [True, False, True], cures
+
+
+def test_what_is_pinned_is_not_to_be_pinned():
+    cures = OPERATIONS["to the device"][""], LIBRARIES[".*non_blocking=non_blocking"]
+    assert [pinned(cure) for cure in cures] == [
+        "it is pinned: non_blocking=True; or make it there",
+        "non_blocking=True in the call",
+    ]
 
 
 def test_what_no_cpu_can_try():

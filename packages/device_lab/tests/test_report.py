@@ -573,7 +573,7 @@ def test_not_known_has_eight_lines():
         ({"step__by": "backward"}, "from one backward() to the next: no optimizer"),
         (
             {"step__backwards": 4, "step__cycle": 8},
-            "; 4 × backward pass; each 8th is another kind",
+            "; 4 × backward pass; one in 8 is another kind",
         ),
         ({"pace__busy": 0.834}, "the GPU works 83% of the time"),
         (
@@ -654,9 +654,42 @@ def test_what_is_there_is_said_and_what_is_not_is_not(facts, words, not_words):
     ],
 )
 def test_long_steps_are_explained(why, words):
-    report = unwrapped(changed(PPO, pace__long__why=why, pace__long__share=0.4))
+    facts = changed(PPO, pace__long__why=why, pace__long__share=0.4)
+    if why == "same lines":
+        facts["pace"]["long"]["lines"] = []
+    report = unwrapped(facts)
     assert words in report
     assert report.count(", long steps ") == 2 * (why != "same lines")
+
+
+def test_what_comes_in_most_steps_is_not_said_to_come_in_each():
+    """Twice in one of two steps: 4 of 7."""
+    row = wait(
+        "sac.py:297", "alpha = log_alpha.exp().item()", times=2.0, steps=4, every=None
+    )
+    facts = changed(USUAL, waits__rows=[row])
+    assert "item, in 4 of 7 steps: a value is read" in unwrapped(facts)
+    assert "2 waits, in 4 of 7 steps" in first(facts)[1][2]
+
+
+def test_how_often_long_steps_come_is_not_known_from_a_few():
+    for steps, said in ((9, False), (90, True)):
+        facts = changed(PPO, pace__all=0.026, pace__timed=steps)
+        assert ("take longer, 38.5 a second" in unwrapped(facts)) is said
+
+
+def test_an_argument_of_one_call_is_one_change():
+    """log_prob waits where Categorical was told to validate."""
+    inside = "torch/distributions/distribution.py:76  if not valid.all():"
+    more = {"cure": "validate_args=False", "inside": inside}
+    rows = [
+        wait("ppo.py:123", "probs = Categorical(logits=logits)", "bool", **more),
+        wait("ppo.py:126", "return probs.log_prob(action)", "bool", **more),
+        wait("ppo.py:258", "clipfracs += [x.item()]"),
+    ]
+    found = first(changed(USUAL, seen__loaders=[], waits__rows=rows))
+    assert [where for where, *_ in found] == ["ppo.py:123", "ppo.py:258"]
+    assert found[0][2].endswith("2 waits in each step")
 
 
 def test_times_of_a_thousand_have_a_comma():

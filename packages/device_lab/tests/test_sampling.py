@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from device_lab._command import facts
 from device_lab._command.sampling import FORWARD, Frames, longest, stack
+from device_lab._command.watch import _shapes
 
 FRAMES = Frames()
 
@@ -20,6 +21,11 @@ def here():
     """(line's code, part) of who calls."""
     path, line, _, part = FRAMES.look(stack(sys._getframe(1)))
     return path == __file__, part
+
+
+def test_a_line_is_that_of_the_moment_in_which_the_frames_were_seen():
+    seen, line = list(stack(sys._getframe())), sys._getframe().f_lineno
+    assert FRAMES.look(seen)[:2] == (__file__, line)
 
 
 class Asking(Dataset):
@@ -111,6 +117,34 @@ def test_long_steps_and_evaluations_are_told_apart():
     assert found["evaluation"] == {"count": 1, "seconds": 2.0, "batches": 5}
 
 
+def timed(monkeypatch, steps, cycle=None):
+    """The pace of steps that load for 0.3 of their time, with workers."""
+    watch = SimpleNamespace(
+        boundaries=SimpleNamespace(anchor=("optimizer", (), 0)),
+        loaders={0: {"workers": 2}},
+        device=lambda: torch.device("cpu"),
+        steps=[],
+        found={},
+    )
+    monkeypatch.setattr(facts, "_cycle", lambda watch: cycle)
+    for each in steps:
+        end = each.seconds
+        each.timeline = [(0, None, "loader"), (0.3 * end, None, FORWARD)]
+    return facts.pace(watch, steps)
+
+
+def test_long_steps_by_chance_are_not_those_of_a_cycle(monkeypatch):
+    steps = [step(0.1, {("a.py", 1, "", ""): 0.1}) for _ in range(32)]
+    steps[5] = step(0.5, {("a.py", 1, "", ""): 0.49, ("a.py", 7, "", ""): 0.01})
+    found = timed(monkeypatch, steps, 2)["long"]
+    assert (found["count"], found["every"], found["lines"]) == (1, None, [])
+    assert found["why"] == "same lines"
+    for i in (20, 21, 22):
+        steps[i] = step(0.6, {("a.py", 1, "", ""): 0.6})
+    found = timed(monkeypatch, steps, 16)["long"]
+    assert (found["count"], found["every"]) == (2, 16)
+
+
 SLEEPS = """
 import json, time, torch
 from torch.utils.data import DataLoader, Dataset
@@ -165,3 +199,9 @@ def test_known_sleeps_are_found_and_the_watching_costs_little(tmp_path):
     _, alone = json.loads(python(tmp_path, "sleeps.py").stdout)
     timed = sorted(times[2:5] + times[30:50])
     assert timed[len(timed) // 2] < 1.05 * sorted(alone)[50]
+
+
+def test_of_a_batch_the_largest_tensors_are_shown():
+    boxes = [{"box": torch.zeros(4)} for _ in range(4)]
+    shown = _shapes([torch.zeros(2, 3, 8, 8), boxes, torch.zeros(2, dtype=torch.int64)])
+    assert shown == "…, [4] float32, [4] float32, [2, 3, 8, 8] float32"

@@ -85,7 +85,7 @@ def _loader(facts):
     if loaders and _share(pace, load) >= 0.05:
         main = max(loaders, key=lambda x: x["batches"])
         text = f"up to {time(load)} of {time(pace['step'])} a step"
-        text += ", where cores are free" if facts["device"] == "cpu" else ""
+        text += ", where cores are free" * (facts["device"] == "cpu")
         cure = "num_workers=2 or more: they load while the step works"
         if main["workers"]:
             cure = f"more workers (now {main['workers']}), or less work for an item"
@@ -160,7 +160,9 @@ def _waits(facts):
         text = f"part of the {idle:.0%} of the time that the GPU idles"
     for x in waits["rows"] if idle >= 0.03 else ():
         if not (x["assumed"] or x["branch"] or "nothing is known" in x["cure"]):
-            lines.setdefault((x["where"], x["cure"]), []).append(x)
+            argument = re.fullmatch(r"\w+=\w+", x["cure"])  # one, for all lines
+            place = x["path" if argument else "where"]
+            lines.setdefault((place, x["cure"]), []).append(x)
     for rows in lines.values():
         row = max(rows, key=lambda x: x["times"] * x["steps"])
         times = float(sum(x["times"] for x in rows if x["each"] == row["each"]))

@@ -19,6 +19,7 @@ from torch import nn
 
 import device_lab
 
+from .._kit._cures import pinned
 from .._kit._ledger import FORWARD as LEDGERS_FORWARD
 from .._kit._lines import is_reader
 from .._kit.placement import COMPUTED
@@ -29,6 +30,8 @@ SHORT = 0.003  # seconds: of such steps the sampler meets operators alone
 LONG = 3  # a step that takes so many medians is told apart,
 BURST = 3  # and one that waits so many times as often as usual
 ROOTS = 4  # models that are described
+MOVES = r"device|cuda|accelerat|Trainer|Learner|\.to\("  # or what does so itself
+TYPES = r"torch\.cuda\.\w+Tensor\b"
 PARTS = "loader", "backward", "optimizer"  # the rest is forward and Python
 HELP = """A step is found by an optimizer of torch.optim that comes again, by 8 backward
 passes or 4 batches; a report needs about 10 steps. Processes that the script spawns
@@ -70,24 +73,18 @@ def _process(before):
 
 def say(text):
     sys.stdout.flush()
-    text = "\n" + text  # a progress bar may stand in the line
     encoding = sys.stderr.encoding or "utf-8"
-    print(
-        text.encode(encoding, "replace").decode(encoding), file=sys.stderr, flush=True
-    )
+    text = text.encode(encoding, "replace").decode(encoding)
+    print("\n" + text, file=sys.stderr, flush=True)  # behind a progress bar
 
 
 def nothing(watch, by):
     """Said where no step was found, or too few."""
+    if rank():
+        return
     seen = watch.boundaries.seen
-    counts = ", ".join(
-        f"{seen[kind]} {name}"
-        for kind, name in (
-            ("optimizer", "optimizer steps"),
-            ("backward", "backward passes"),
-            ("batch", "batches of a DataLoader"),
-        )
-    )
+    counts = f"{seen['optimizer']} optimizer steps, {seen['backward']} backward passes"
+    counts += f", {seen['batch']} batches of a DataLoader"
     lines = [f"device-lab: no report. Seen: {counts}{by}."]
     if not (by or watch.notes):
         lines.append(HELP)
@@ -127,7 +124,7 @@ def of(watch, ended):
         "waits": _waits(watch),
         "memory": _memory(watch),
         "left_behind": left,
-        "seen": _seen(watch, found) | {"moved": _moves(watch)},
+        "seen": _seen(watch, found) | {"moved": bool(_finds(watch, MOVES))},
         "branches": _branches(watch),
         "notes": watch.notes + _others(watch),
     }
@@ -139,7 +136,10 @@ def of(watch, ended):
 def _others(watch):
     threads = watch.boundaries.other_threads
     many = ", ".join(f"{n} × {kind}" for kind, n in threads.items())
-    return [f"Other threads took steps, too, unwatched: {many}."] if many else []
+    said = [f"Other threads took steps, too, unwatched: {many}."] if many else []
+    if watch.device().type == "cpu" and (kind := _finds(watch, TYPES)):
+        said.append(f"Copies that {kind[0]} makes on a GPU are not counted.")
+    return said
 
 
 def _step(watch):
@@ -205,7 +205,7 @@ def pace(watch, timed):
         "device_parts": on_device if any(on_device.values()) else None,
         "busy": watch.found.get("busy"),
         "lines": lines[:8] if mean >= SHORT else [],
-        "long": _long(watch, plain, long, lines) if long else None,
+        "long": _long(watch, plain, long, lines, cycle or 0) if long else None,
         "evaluation": _evaluation(watch, timed),
     }
 
@@ -239,11 +239,11 @@ def _evaluation(watch, timed):
     return {
         "count": len(steps),
         "seconds": statistics.fmean(step.seconds for step in steps),
-        "batches": statistics.fmean(step.counts["evaluation"] for step in steps),
+        "batches": _mean(steps, "counts", "evaluation"),
     }
 
 
-def _long(watch, steps, at, often):
+def _long(watch, steps, at, often, cycle):
     """Of the steps that took long: how often they come, and whether on lines of their
     own.
     """
@@ -254,19 +254,17 @@ def _long(watch, steps, at, often):
         row
         for row in longest(long, None)
         if usual.get((row["path"], row["line"]), 0) < 0.1 * row["seconds"]
+        and row["seconds"] >= 0.03 * each
     ]
-    for step in long:
-        _parts(step)
     loading = statistics.fmean(step.parts["loader"] / step.seconds for step in long)
     started = any(loader["workers"] for loader in watch.loaders.values())
-    own = any(row["seconds"] > 0.02 * each for row in rows)
-    why = "lines" if own else "same lines"
+    why = "lines" if rows else "same lines"
     why = "workers start" if loading > 0.5 and started else why
     return {
         "count": len(long),
         "of": len(steps),
         "seconds": each,
-        "every": _every(at) or _cycle(watch),
+        "every": _every(at) or (cycle if 2 * len(at) * cycle > len(steps) else None),
         "share": sum(s.seconds for s in long) / sum(s.seconds for s in steps),
         "why": why,
         "lines": rows[:4],
@@ -300,7 +298,7 @@ def _waits(watch):
     loaders = [each for each in watch.loaders.values() if not each["evaluation"]]
     if loaders and all(each["pinned"] for each in loaders):
         for row in rows:
-            row["cure"] = row["cure"].replace("pin it, non_b", "it is pinned: non_b")
+            row["cure"] = pinned(row["cure"])
     rows.sort(key=lambda row: (not row["each"], -row["times"] * row["steps"]))
     sure = [r for r in rows if r["each"] and not r["assumed"] and r["branch"] is None]
     return {
@@ -482,7 +480,6 @@ def _files(watch):
     return sorted(p for p in paths if p.endswith(".py") and os.path.exists(p))
 
 
-def _moves(watch):
-    """Whether the script names a device at all."""
+def _finds(watch, pattern):
     text = "".join(line for path in _files(watch) for line in linecache.getlines(path))
-    return watch.any_moved or re.search(r"device|\.cuda\(|accelerat", text) is not None
+    return re.search(pattern, text)

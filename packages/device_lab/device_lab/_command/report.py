@@ -75,7 +75,7 @@ def _head(facts):
         number = step.get(key) or 0
         said += [f"{number:g} × {name}"] if number > 1 else []
     cycle = step.get("cycle")
-    yield "; ".join(said + [f"each {cycle}th is another kind"] * bool(cycle))
+    yield "; ".join(said + [f"one in {cycle} is another kind"] * bool(cycle))
 
 
 def _changes(changes, waits):
@@ -115,7 +115,7 @@ def _pace(pace):
         f"{time(step)} a step, {_rate(step)} steps a second (mean of"
         f" {pace['timed']}, from {time(pace['lowest'])} to {time(pace['highest'])})"
     ]
-    if pace["all"] > 1.05 * step:
+    if pace["all"] > 1.05 * step and pace["timed"] > 20:  # else by chance
         said.append(f"with the steps that take longer, {_rate(pace['all'])} a second")
     rows = [_line(x, step) for x in pace["lines"] if x["seconds"] >= 0.03 * step][:5]
     if pace["busy"] is not None:
@@ -130,8 +130,7 @@ def _pace(pace):
             f" {time(long['seconds'])} each, {long['share']:.0%} of the time"
             + LONG.get(long["why"], "")
         )
-        shown = long["lines"] if long["why"] != "same lines" else []
-        late = [_line(x, long["seconds"], ", long steps") for x in shown]
+        late = [_line(x, long["seconds"], ", long steps") for x in long["lines"]]
         rows = late + rows if long["share"] > 0.5 else rows + late
     if evaluation:
         each = f"{time(evaluation['seconds'])} and {evaluation['batches']:g} batches"
@@ -162,7 +161,7 @@ def often(row, waits):
         return f", if the tensor lies on the {lies(row)}"
     if row["branch"]:
         return f", where {row['branch']} chose the CPU's way"
-    if row["each"]:
+    if row["each"] and row["steps"] == waits["steps"]:
         return ""
     if row["every"]:
         return f", in one of {row['every']:g} steps"
@@ -282,7 +281,7 @@ def terminal(facts, color=False):
     return "\n".join(found)
 
 
-# ---- as a page of HTML: no scripts, light and dark, on a phone as well
+# ---- as a page of HTML
 
 HEAD = """<!doctype html>
 <html lang="en">

@@ -21,6 +21,7 @@ OPTIMIZER = os.path.join(_lines.TORCH, "optim", "optimizer.py")
 FORWARD = "forward and Python"  # what is no other part of a step
 CALLS = re.compile(r"(\w+)\(")
 COPIES = {"to", "cuda", "to_device", "move_data_to_device"}
+AT = operator.attrgetter("f_code", "f_lineno")
 BESIDE = {"dict", "items", "list", "tuple", "values", "zip"}
 
 
@@ -40,18 +41,18 @@ class Frames:
 
     def look(self, frames):
         """(path and number of the reader's innermost line, library's place below it,
-        part of a step) of frames, the innermost first. An optimizer's closure is no
-        part of the optimizer.
+        part of a step) of `AT` of frames, the innermost first. An optimizer's closure
+        is no part of the optimizer.
         """
         path, line, inside, part, library = "", 0, "", "", ("", 0)
-        for frame in frames:
-            kind = self.kind(frame.f_code)
+        for code, number in frames:
+            kind = self.kind(code)
             if kind in ("loader", "backward") or (kind == "optimizer" and not path):
                 part = part or kind
             elif kind == "user" and not path:
-                path, line = frame.f_code.co_filename, frame.f_lineno or 0
+                path, line = code.co_filename, number or 0
             elif kind == "library" and not path and not inside:
-                library = frame.f_code.co_filename, frame.f_lineno or 0
+                library = code.co_filename, number or 0
                 inside = f"{short(library[0])}:{library[1]}"
         if not path:  # nothing is the reader's: `-m` of a library
             return *library, "", part
@@ -60,15 +61,15 @@ class Frames:
     def calls(self, frame):
         """All lines of the reader and of libraries: the same in each turn of a loop."""
         return tuple(
-            (each.f_code.co_filename, each.f_lineno)
-            for each in stack(frame)
-            if self.kind(each.f_code) in ("user", "library")
+            (code.co_filename, line)
+            for code, line in stack(frame)
+            if self.kind(code) in ("user", "library")
         )
 
 
 def stack(frame):
     while frame:
-        yield frame
+        yield AT(frame)
         frame = frame.f_back
 
 
@@ -109,8 +110,7 @@ class Sampler(threading.Thread):
         super().__init__(daemon=True, name="device-lab")
         self.watch, self.looked_at = watch, threading.get_ident()
         self.on = True
-        # Python keeps the interpreter for 5 ms, operators of PyTorch let it go: these
-        # would be seen too often
+        # Python keeps the interpreter for 5 ms, operators let it go: seen too often
         self.interval = sys.getswitchinterval()
         sys.setswitchinterval(min(self.interval, 0.00005))
         snapshots = iter(sys._current_frames, None)
@@ -133,18 +133,17 @@ class Sampler(threading.Thread):
                 step.sampled[place] += half
                 step.sampled[before[1] if before[0] is step else place] += half
                 before = step, place
-                del frames  # they would keep the script's variables
             last = now
 
     def running(self):
-        """The frames of the thread. All of them in one call of C: else the thread may
-        go on meanwhile, and Python 3.11 follow a frame that has ended.
+        """`AT` of the thread's frames, in one call of C: else the thread goes on, to
+        later lines, and Python 3.11 may follow a frame that has ended.
         """
-        frames, innermost = [], itertools.islice(self.innermost, 1)
+        found, innermost = [], itertools.islice(self.innermost, 1)
         steps = itertools.chain(innermost, itertools.repeat("f_back"))
         with contextlib.suppress(AttributeError, KeyError):  # the end of the stack
-            frames.extend(itertools.accumulate(steps, getattr))
-        return [frame for frame in frames if frame is not None]
+            found.extend(map(AT, itertools.accumulate(steps, getattr)))
+        return found
 
 
 def longest(steps, parts=None):

@@ -6,6 +6,7 @@ from collections import Counter
 import torch.distributed
 
 BACKWARDS, BATCHES = 8, 4  # so many without an optimizer, and it is done without
+BEFORE = {"backward": BACKWARDS - 1, "batch": BATCHES - 1}  # steps until then
 ELSEWHERE = 200  # so many optimizer steps at other lines, and another loop has begun
 OPTIMIZERS = 30  # so many in turn, and they are made anew for each step
 

@@ -2,8 +2,8 @@
 
 PyTorch's modes lie at the bottom of the script's own, so that those may end before
 ours. A mode's own __exit__ pops whatever is on top, so neither of them is called here.
-Nor are the flags set that tell the compiler of a mode: the script's modes would put
-them back in another order. Compiled functions have to run eagerly by other means.
+Nor are the compiler's flags set: the script's modes would put them back in another
+order.
 """
 
 import collections

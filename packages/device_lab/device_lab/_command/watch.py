@@ -30,7 +30,7 @@ from .._kit.trace import busy
 from .._kit.waits import TO_CPU
 from .faults import explain_errors
 from .sampling import FORWARD, Frames, Sampler, stack
-from .steps import Boundaries, world
+from .steps import BEFORE, Boundaries, world
 from .waits import StepWaits, note_scalers
 
 ENV = "DEVICE_LAB_WATCH"
@@ -72,7 +72,7 @@ class Watch:
         self.scaling = self.idle = False
         self.batch = None
         self.found, self.notes, self.undo, self.before_loop = {}, [], [], []
-        self.moved, self.any_moved = WeakTensorKeyDictionary(), False
+        self.moved = WeakTensorKeyDictionary()
         self.spent, self.stops = 0.0, 0
 
     # ---- what it hears of
@@ -130,7 +130,6 @@ class Watch:
         out = old(x, *args, **kwargs)
         to = [*args[:1], kwargs.get("device")]
         if any(isinstance(each, (str, torch.device)) for each in to):
-            self.any_moved = True
             self.guarded(self.note_moved, out)
         return out
 
@@ -398,9 +397,7 @@ class Watch:
     def enter(self, phase):
         if phase != "pace":
             self.end_sampling()
-        if phase not in ("waits", "memory", "settle") and not (
-            phase == "trace" and self.profiler
-        ):
+        if phase not in COUNTING and not (phase == "trace" and self.profiler):
             self.leave()
         if phase == "trace" and self.profiler is None:
             self.profiler = torch.profiler.profile()
@@ -409,10 +406,8 @@ class Watch:
             self.sampler = Sampler(self)
         if phase == "settle":
             self.settle(len(self.steps))
-        if phase == "waits":
-            self.waits.begin()
-        if phase == "memory":
-            self.memory.begin()
+        elif phase in COUNTING:
+            getattr(self, phase).begin()
 
     def settle(self, taken):
         """Opens what counts; the step that follows is not counted yet."""
@@ -422,7 +417,7 @@ class Watch:
         if "models" not in self.found:  # as long as they exist
             self.found["models"] = models(self)
             self.found["optimizers"] = optimizers(self)
-        if FIRST[min(taken, len(FIRST) - 1) + 1 :][:1] == ["memory"]:
+        if FIRST[taken + 1 : taken + 2] == ["memory"]:
             from .memory import StepMemory
 
             self.memory = StepMemory(self.device(), self.optimizers)
@@ -505,8 +500,8 @@ class Watch:
         if self.idle:
             self.finish()
         elif any(step.phase == "pace" for step in self.steps):
-            steps = f"{self.turns + 1} steps"  # where the first ended was not known yet
-            self.finish(f"the script ended after {steps}{by}")
+            taken = self.turns + BEFORE.get(self.boundaries.anchor[0], 1)
+            self.finish(f"the script ended after {taken} steps{by}")
         elif self.notes or self.is_first():
             from .facts import nothing
 
@@ -515,7 +510,10 @@ class Watch:
 
     def is_first(self):
         """Whether this process runs the script itself, and no part of it."""
-        return self.options["script"] and self.options["first"] in (None, os.getpid())
+        first = self.options["first"]
+        if self.options["script"]:
+            return first in (None, os.getpid())
+        return first == os.getppid()  # of torchrun
 
 
 def _enough(steps, count, seconds):
@@ -531,9 +529,9 @@ def _enough(steps, count, seconds):
 
 
 def _shapes(batch):
-    tensors = tensors_of(batch)
+    tensors = sorted(tensors_of(batch), key=torch.numel)  # the largest are shown
     shapes = [f"{[*x.shape]} {str(x.dtype).removeprefix('torch.')}" for x in tensors]
-    return ", ".join(shapes[:3] + ["…"] * (len(shapes) > 3)) or type(batch).__name__
+    return ", ".join(["…"] * (len(shapes) > 3) + shapes[-3:]) or type(batch).__name__
 
 
 def install():

@@ -27,6 +27,8 @@ STACK = "torch.stack keeps them on the device"
 SCALER = "an optimizer with fused=True, or bfloat16, which needs no scaler"
 BRANCH = "Python branches on it; torch.where does not, or ask every n steps"
 BRANCHES = r"assert\b|(if|elif|while)\b[^#]*:\s*(#.*)?$"  # not: if n == 0: print(loss)
+ACTION = "needed now: act on a CPU, or in more environments"
+ACTIONS = r"\bactions?( = .*|(\.\w+\(\))*)\.(item|tolist|numpy|cpu)\("
 BRANCHED = "item", "equal", "allclose"
 COMPARE = "Python compares one by one: x.tolist() waits once, torch.max not at all"
 COMPARES = r"(.*[^.\w])?(max|min|sorted)\("  # Python's
@@ -74,7 +76,7 @@ OPERATIONS = {
 }
 # "file function: line operation" → the library's argument. Looked up in PyTorch 2.13,
 # transformers 5.24, accelerate 1.15, ema-pytorch 0.8.3, torchmetrics 1.9,
-# torch-geometric 2.8
+# torch-geometric 2.8, lightning 2.6
 LIBRARIES = {
     "torch/nn/parallel/distributed.py .*_rebuild_buckets": None,  # in step 2 alone
     "torch/nn/modules/transformer.py _detect_is_causal_mask:": MASK,
@@ -83,7 +85,8 @@ LIBRARIES = {
     "torch/amp/grad_scaler.py _maybe_opt_step:": SCALER,
     "torch/optim/(asgd|[nr]?adam|adamax|adadelta|r(ms)?prop).py": "capturable=True",
     "torch/autograd/graph.py .* item$": "torch.autograd.set_detect_anomaly(False)",
-    "transformers/masking_utils.py": "a 4-D attention_mask is not read",
+    "lightning.fabric/.*apply_func.* item$": "log(prog_bar=False)",
+    "transformers/masking_utils.py": "give it a 4-D attention_mask",
     "transformers/trainer.py .*(if \\(|isnan.*) bool$": "logging_nan_inf_filter=False",
     "accelerate/utils/operations.py send_to_device:": (
         "non_blocking=True for DataLoaderConfiguration (of a transformers Trainer:"
@@ -116,5 +119,13 @@ def cure(operation: str, kind: str, at: Place) -> str | None:
         return f"in the backward of {line}: {advice}"
     if operation == "bool":
         return COMPARE if re.match(COMPARES, at.code) else BRANCH
+    if kind in ("value", "to the host") and re.search(ACTIONS, at.code):
+        return ACTION
     branches = kind == "value" and operation in BRANCHED
     return BRANCH if branches and re.match(BRANCHES, at.code) else advice
+
+
+def pinned(advice: str) -> str:
+    """If the loader pins."""
+    advice = advice.replace("pin it,", "it is pinned:")
+    return advice.removesuffix(", and pin_memory=True")
