@@ -7,6 +7,6 @@ importScripts(...["numbers.js", "places.js", "find.js"].map(name => name + locat
 let find;
 addEventListener("message", ({data}) => {
   if (typeof data === "string") return postMessage(find(data));
-  find = finder(data);
+  find = finderOf(data);
   postMessage("ready");
 });

@@ -762,7 +762,7 @@ const lookup = (rules, ruled = () => []) => {
 // What the page shows of a text: what is found, and where nothing fits pages of the course
 // that are about it, whose message it is, what to search for, what the text lacks. As
 // lookup.py.
-const finder = ({rules, numbers, phrases, places, entries}) => {
+const finderOf = ({rules, numbers, phrases, places, entries}) => {
   const find = lookup(rules, readNumbers(numbers))(entries);
   const said = phrasesOf(phrases, rules);
   const pages = searchPlaces(places, said), tracker = trackerOf(places);

@@ -45,7 +45,7 @@
     const table = {rules, numbers, phrases, places, entries};
     if (location.protocol === "file:") {
       await Promise.all(["numbers.js", "places.js", "find.js"].map(run));
-      return finder(table);
+      return finderOf(table);
     }
     const worker = new Worker(beside("find-worker.js"));
     const ask = given => new Promise((done, failed) => {  // one at a time

@@ -245,7 +245,7 @@ TOLD = {
 
 def finds(page, body):
     """Let the finder be this function of a text."""
-    script = f"const finder = table => text => {{ {body} }};"
+    script = f"const finderOf = table => text => {{ {body} }};"
     kind = "text/javascript"
     page.route(
         "**/find.js*", lambda route: route.fulfill(body=script, content_type=kind)
