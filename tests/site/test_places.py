@@ -79,6 +79,7 @@ def texts():
     return [*pasted, *asked, *titles, *quoted, own[-9000:], "", " ", "\r\n", "怎么"]
 
 
+@pytest.mark.slow
 def test_javascript_finds_the_same():
     if not shutil.which("node"):
         pytest.skip("no Node.js")

@@ -50,11 +50,10 @@ def _begun(wanted, text):
     """How many letters of a wording's pieces a text ends with, if that is enough of
     them: less where it ends within a word. 0 for none or all.
     """
-    whole, said = sum(map(len, wanted)), 0
     start = text.rfind(wanted[0][: rules.HEAD])
     if start < 0 or text[:start].rstrip()[-1:] not in rules.BEFORE_HEAD:
         return 0
-    rest = text[start:]
+    whole, said, rest = sum(map(len, wanted)), 0, text[start:]
     for n, piece in enumerate(wanted):
         if n:
             place = rest.find(piece, 0, rules.GAP + len(piece))
@@ -158,6 +157,8 @@ def _question(wording, asked_set):
     question within a longer text.
     """
     _, own, whole = counted(wording)
+    if own.isdisjoint(asked_set):
+        return 0.0
     common = weight(own & asked_set)
     if common < rules.LEAST:
         return 0.0
