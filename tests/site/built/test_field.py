@@ -20,7 +20,7 @@ from torch_messages.rules import WHOLE
 TESTS = COURSE / "packages" / "torch_messages" / "tests"
 PASTED = (TESTS / "messages.txt").read_text(encoding="utf-8")
 LISTINGS = runpy.run_path(TESTS / "listings.py")["LISTINGS"]
-DRESSED = runpy.run_path(TESTS / "test_paste.py")
+DRESSED = runpy.run_path(TESTS / "pastes.py")
 AROUND, LONG = DRESSED["AROUND"], DRESSED["LONG"]
 FIRST_SCREEN = 200_000  # bytes
 FULL = "[rank0]: RuntimeError: CUDA out of memory. Tried to allocate"
