@@ -19,9 +19,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+import nbformat
 from jupyter_core.paths import jupyter_config_dir, jupyter_data_dir
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # it is run as a file
+from tools.lessons.questions import folded_texts, summary  # noqa: E402
+
 CORE = "work/core"  # where the copies of --core are
 PAGES = ("paths.md", "glossary.md")  # of docs, whose links open lessons
 # "](../docs/glossary.md#cuda)"; in a page itself "](#tpu)"
@@ -138,15 +142,27 @@ def core_of(cells):
     """The cells above the heading "Deeper", and one that says where the rest is."""
     for n, cell in enumerate(cells):
         if "".join(cell["source"]).startswith("## Deeper"):
-            return [*cells[:n], {**cell, "source": REST}]
+            return [*cells[:n], nbformat.from_dict({**cell, "source": REST})]
     return cells
 
 
+def fold_answers(cells):
+    """Fold in the texts of a lesson what answers a question, as on the website."""
+    begun = set()
+    for index, (key, explains, rest) in folded_texts(cells).items():
+        # blank lines: what stands between them is Markdown
+        opens = f"<details>{summary(key, begun)}\n\n"
+        answer = f"{opens}{explains}\n\n</details>" if explains else ""
+        cells[index].source = f"{answer}\n\n{rest}".strip()
+
+
 def for_reader(path, core=False):
-    """A lesson as its reader gets it: without outputs, its edition noted, the sections
-    below "Deeper" closed, links mended. core: those sections left out, for work/core.
+    """A lesson as its reader gets it: without outputs, what answers a question in words
+    folded, its edition noted, the sections below "Deeper" closed, links mended. core:
+    those sections left out, for work/core.
     """
-    lesson, is_deeper = json.loads(path.read_text(encoding="utf-8")), False
+    lesson, is_deeper = nbformat.read(path, as_version=4), False
+    fold_answers(lesson.cells)
     if core:
         lesson["cells"] = core_of(lesson["cells"])
     notebooks = "../../notebooks/" if core else "../notebooks/"
@@ -154,12 +170,12 @@ def for_reader(path, core=False):
         if cell["cell_type"] == "code":
             cell |= {"outputs": [], "execution_count": None}
             continue
-        text = INTO_NOTEBOOKS.sub(rf"\1{notebooks}", "".join(cell["source"]))
+        text = INTO_NOTEBOOKS.sub(rf"\1{notebooks}", cell["source"])
         text = into_copies(text)
         if is_deeper and text.startswith("## "):
             cell["metadata"]["jp-MarkdownHeadingCollapsed"] = True
         is_deeper = is_deeper or text.startswith("## Deeper")
-        cell["source"] = text.splitlines(keepends=True)
+        cell["source"] = text
     lesson["metadata"] |= kernel_metadata()
     lesson["metadata"]["device_lab"] = {"edition": content_hash(lesson)}
     return lesson
@@ -216,7 +232,7 @@ def copy_lessons(work, core=False):
         lesson, copy = for_reader(path, core), work / path.name
         newest = lesson["metadata"]["device_lab"]["edition"]
         if not copy.exists() or not is_kept(copy, newest, folder):
-            write(copy, json.dumps(lesson, indent=1, ensure_ascii=False))
+            write(copy, nbformat.writes(lesson))
     for path in (ROOT / "docs" / name for name in PAGES):
         copy = work / path.name
         if path.exists() and not (copy.exists() and is_changed(copy)):

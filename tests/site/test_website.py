@@ -16,8 +16,9 @@ from nbformat import v4
 
 from course.exercises import lesson_exercises
 from tools.lessons.notebooks import lessons
+from tools.lessons.questions import ASKS as ASKING
 from tools.site import pages, website
-from tools.site.pages import explanation, find_answers, page
+from tools.site.pages import page
 
 ASK = 'predict("05.race", "The sum is", "4", "0")'
 ASKS = {"key": "05.race", "question": "Is `x` …", "options": ["4", "an <error>"]}
@@ -54,55 +55,6 @@ def parts(nb):
 
 
 # --------------------------------------------------------------------------------------
-# Which cells answer
-
-
-HOW_MANY, ASKED = text("**Predict.** How many?"), code(ASK, "asked")
-REVEALED, OTHER = (code(f'reveal("05.{key}", "0")', "no") for key in ("race", "other"))
-RUNS = [code("f = 1"), code("f", "1"), text("While it runs."), code("x", "0")]
-FIGURE = [text("As a figure:"), code("b", "2"), text("Three."), code("c")]
-BOTH = [text("Both at once."), code("b", "2"), text("Three."), code("c")]
-ANSWERED = {  # cells → {index: key of the question that they answer}
-    "up to its reveal and by the text below": (
-        [ASKED, *RUNS, REVEALED, text("Zero."), code("g", "later"), OTHER],
-        dict.fromkeys([2, 4, 5, 6], "05.race"),
-    ),
-    "up to the next text": (
-        [HOW_MANY, code("a"), code("b", "2"), text("Two."), code("c", "3")],
-        {2: "#0", 3: "#0"},
-    ),
-    "a bet": (
-        [text("## 1 · Why?\n\n**Bet.** How many?"), code("b", "2"), text("Two.")],
-        {1: "#0", 2: "#0"},
-    ),
-    "a text that only announces": (
-        [HOW_MANY, code("a", "1"), *FIGURE],
-        dict.fromkeys([1, 2, 3, 4], "#0"),
-    ),
-    "a text before anything is shown": (
-        [HOW_MANY, code("a"), *BOTH],
-        dict.fromkeys([2, 3, 4], "#0"),
-    ),
-    "a question inside stays open": ([HOW_MANY, ASKED, REVEALED], {2: "#0"}),
-    "no code hides nothing": ([HOW_MANY, text("Two."), code("a", "1")], {}),
-}
-
-
-@pytest.mark.parametrize("cells, expected", ANSWERED.values(), ids=ANSWERED)
-def test_which_cells_answer(cells, expected):
-    assert find_answers(cells) == expected
-
-
-@pytest.mark.parametrize(
-    "new",
-    ["## 2 · What now?", "### More", "**05.1** ★ Return it.", "**Predict.** And now?"],
-)
-def test_what_begins_below_is_no_explanation(new):
-    assert list(find_answers([HOW_MANY, code("a", "1"), text(new)])) == [1]
-    assert explanation(f"Two.\n\n{new}\n\nMore.") == ("Two.", f"{new}\n\nMore.")
-
-
-# --------------------------------------------------------------------------------------
 # What the page shows
 
 
@@ -130,7 +82,9 @@ def test_the_switch_stands_where_there_are_answers():
     badges = "[![Open in Colab](https://x/y.svg)](https://x) more"
     head = text(f"# Do it\n\n{badges}\n\nYou will.", id="title")
     assert "show-answers" not in "".join(parts(made(head)[0]))
-    nb, _ = made(head, HOW_MANY, code("a", "1"), links='<p class="launch">L</p>')
+    nb, _ = made(
+        head, text("**Predict.** How?"), code("a", "1"), links='<p class="launch">L</p>'
+    )
     assert parts(nb)[0] == '# Do it\n\n<p class="launch">L</p>\n\nYou will.'
     assert "show-answers" in parts(nb)[1]
 
@@ -197,7 +151,7 @@ def test_nothing_of_a_lesson_is_lost(lesson):
     for cell in nb.cells:
         if cell.id != "title":
             assert f'<span class="cell" id="{cell.id}"></span>' in sources
-        if pages.ASKS.search(cell.source):
+        if ASKING.search(cell.source):
             continue
         for line in cell.source.splitlines():
             assert line in sources or line.startswith(moved), line

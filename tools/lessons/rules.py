@@ -23,6 +23,7 @@ from tools.lessons.parts import (
     title_of,
     without_code,
 )
+from tools.lessons.questions import ASKS, QUESTION, folded_texts, stray
 
 LINES_MOST = 15  # of a visible cell
 
@@ -40,7 +41,7 @@ def problems(nb, path, badges):
         yield "the second cell is not the set-up cell (id `setup`)"
     if not path.name.startswith("00") and "recipe" not in {c.id for c in nb.cells}:
         yield "no cell `recipe`"
-    for rule in (_folded_cells, _visible_cells, _sections, _predictions, _given_away):
+    for rule in RULES:
         yield from rule(nb)
 
 
@@ -117,3 +118,26 @@ def _given_away(nb):
             open_questions.discard(ast.unparse(call.args[0]))
             if visible and (len(call.args) > 2 or call.keywords):
                 yield f"cell {cell.id}: fold the cell whose reveal() says why"
+
+
+def _questions(nb):
+    """What asks is marked as asking, so that its answer is folded; and it has one."""
+    answered = {key for key, *_ in folded_texts(nb.cells).values()}
+    for index, cell in enumerate(nb.cells):
+        if cell.cell_type != "markdown":
+            continue
+        following = nb.cells[index + 1].source if index + 1 < len(nb.cells) else ""
+        for sentence in stray(cell.source, asks=ASKS.search(following)):
+            yield f"cell {cell.id} asks outside of Predict and Bet: {sentence}"
+        if QUESTION.search(cell.source) and f"#{index}" not in answered:
+            yield f"cell {cell.id}: no text below the experiment answers its question"
+
+
+RULES = (
+    _folded_cells,
+    _visible_cells,
+    _sections,
+    _predictions,
+    _given_away,
+    _questions,
+)

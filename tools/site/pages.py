@@ -18,22 +18,13 @@ from nbformat import from_dict, v4
 
 from course import messages
 from tools.lessons.parts import checks, folded
+from tools.lessons.questions import find_answers, folded_texts, summary
 
 PICTURES = "_static/pictures"  # where website.py puts them, from the root of the site
-# a question in a text; a cell that asks one, with its key; the title of folded code
-QUESTION = re.compile(r"^\*\*(?:Predict|Bet)\.\*\*", re.M)
-ASKS = re.compile(r'^predict\(\s*"(.+?)"', re.M)
+# the title of folded code
 TITLE = re.compile(r"^# @title (.+)\n?", re.M)
 # the title of folded code without one: a row of lesson 16
 PARTS = re.compile(r"^%%today (.+?):", re.M)
-# ends an explanation: a heading, a question, an exercise ("**05.1** ★")
-NEXT_SUBJECT = re.compile(
-    r"^(?:#{1,6} |\*\*(?:Predict|Bet)\.\*\*|\*\*\d\d\.\d\*\* ★)", re.M
-)
-# a text of one paragraph that ends with a colon
-ANNOUNCES = re.compile(r".*:")
-# how a paragraph begins, other than a list, a table, a formula
-BRIDGE = re.compile(r"[\w*`\[(\"“]")
 GAP = re.compile(r"^.*\S {2,}\S.*$", re.M)  # a line of a table, as it is printed
 BADGES = re.compile(r"^\[!\[Open in Colab\].*$", re.M)
 ROW = re.compile(r"^### ", re.M)  # a heading below that of a section
@@ -48,15 +39,20 @@ def page(nb, *, links, exercises, explorer, name=None):
     the explorer's picture, or None. name: of the lesson in menus and links, "05 ·
     Streams", which becomes the title; the notebook's own stands below it.
     """
-    pictures, answers, said = {}, find_answers(nb.cells), said_of_guesses(nb.cells)
+    pictures, said = {}, said_of_guesses(nb.cells)
+    answers, answering = find_answers(nb.cells), folded_texts(nb.cells)
     pieces = []  # (key of the question that it answers, or None; cell)
     for index, cell in enumerate(nb.cells):
         key, is_text = answers.get(index), cell.cell_type == "markdown"
         if cell.id != "title":
             target = raw(f'<span class="cell" id="{cell.id}"></span>')
             pieces.append((key if is_text else None, target))
-        if is_text:
-            pieces += _text(cell, key, links, bool(answers), name)
+        if cell.id == "title":
+            pieces += _title(cell, links, bool(answers), name)
+        elif is_text:
+            key, explains, rest = answering.get(index, (None, "", cell.source))
+            texts = [(key, explains), (None, rest)]
+            pieces += [(key, v4.new_markdown_cell(text)) for key, text in texts if text]
         else:
             pieces += _code(cell, key, explorer, pictures, said)
         for number in checks(cell):
@@ -76,76 +72,6 @@ def raw(text):
 # Answers
 
 
-def find_answers(cells):
-    """Which cells answer a question: of a code cell the outputs do, of a text the
-    explanation.
-
-    Returns {index of the cell: key of the `predict` cell}, "#12" for a question in the
-    text with the index 12.
-
-    From a `predict` cell on, these are the code cells up to the one that reveals; from
-    a text that asks, the code cells up to the next text. In both cases the text that
-    follows, unless it begins with something new. Where nothing has been shown before
-    that text, or it is a paragraph that ends with a colon, the answer to a text goes on
-    below it.
-    """
-    found = {}
-    for index, cell in enumerate(cells):
-        if cell.cell_type == "code" and (asks := ASKS.search(cell.source)):
-            key, end = asks[1], _reveals(cells, index, asks[1])
-        elif cell.cell_type == "markdown" and QUESTION.search(cell.source):
-            key, end = f"#{index}", _answered(cells, index)
-        else:
-            continue
-        for place in range(index + 1, end + 1):
-            between = cells[place]
-            shows = between.get("outputs") and not ASKS.search(between.source)
-            in_text = key.startswith("#") and between.cell_type == "markdown"
-            if shows or in_text:
-                found.setdefault(place, key)
-        after = end + 1
-        if index < end and after < len(cells) and cells[after].cell_type == "markdown":
-            if explanation(cells[after].source)[0]:
-                found.setdefault(after, key)
-    return found
-
-
-def _reveals(cells, asks, key):
-    """The first cell after `asks` that reveals this key; `asks` where none does."""
-    call = re.compile(rf'\breveal\(\s*"{re.escape(key)}"')
-    later = range(asks + 1, len(cells))
-    return next((index for index in later if call.search(cells[index].source)), asks)
-
-
-def _answered(cells, asks):
-    """The last code cell that answers the question in the text `asks`; `asks` where no
-    code follows.
-    """
-    shown_so_far = False
-    for end in range(asks, len(cells) - 1):
-        following = cells[end + 1]
-        if following.cell_type == "markdown":
-            goes_on = not shown_so_far or ANNOUNCES.fullmatch(following.source)
-            if end == asks or not goes_on or NEXT_SUBJECT.search(following.source):
-                return end
-        shown_so_far = shown_so_far or bool(following.get("outputs"))
-    return len(cells) - 1
-
-
-def explanation(text):
-    """A text as (what explains, the rest). The rest begins with a heading, a question
-    or an exercise; without these it is the last of several paragraphs, which leads to
-    the next cell: a reader needs it with the answer closed.
-    """
-    begin = NEXT_SUBJECT.search(text)
-    if begin:
-        return text[: begin.start()].strip(), text[begin.start() :].strip()
-    explains, _, last = text.strip().rpartition("\n\n")
-    if explains and BRIDGE.match(last) and "```" not in text:
-        return explains, last
-    return text.strip(), ""
-
-
 def _folded(pieces):
     """The cells, one `<details>` around neighbors that answer the same question. What
     stands between them stays open; site.js opens all parts of an answer at once.
@@ -156,12 +82,8 @@ def _folded(pieces):
             if current is not None:
                 yield raw("</details>")
             if key is not None:
-                summary = "The answer goes on" if key in begun else "The answer"
-                begun.add(key)
-                yield raw(
-                    f'<details class="answer" data-key="{html.escape(key)}">'
-                    f"<summary>{summary}</summary>"
-                )
+                opens = f'<details class="answer" data-key="{html.escape(key)}">'
+                yield raw(opens + summary(key, begun))
         current = key
         if cell:
             yield cell
@@ -171,23 +93,16 @@ def _folded(pieces):
 # Cells
 
 
-def _text(cell, key, links, has_answers, name):
-    """The pieces of a text: what explains an answer, and the rest."""
-    if cell.id == "title":
-        source = BADGES.sub(lambda _: links, cell.source)
-        if name:
-            source = re.sub(
-                r"\A# (.+)\n", lambda own: f"# {name}\n\n**{own[1]}.**\n", source
-            )
-        yield None, v4.new_markdown_cell(source)
-        if has_answers:
-            yield None, raw(SWITCH)
-        return
-    text, rest = ("", cell.source) if key is None else explanation(cell.source)
-    if text:
-        yield key, v4.new_markdown_cell(text)
-    if rest:
-        yield None, v4.new_markdown_cell(rest)
+def _title(cell, links, has_answers, name):
+    """The pieces of a lesson's first cell."""
+    source = BADGES.sub(lambda _: links, cell.source)
+    if name:
+        source = re.sub(
+            r"\A# (.+)\n", lambda own: f"# {name}\n\n**{own[1]}.**\n", source
+        )
+    yield None, v4.new_markdown_cell(source)
+    if has_answers:
+        yield None, raw(SWITCH)
 
 
 SWITCH = (
