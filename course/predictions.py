@@ -17,6 +17,9 @@ _asked = {}  # key → options, in this kernel
 _revealed = {}  # key → answer, in this kernel
 # begins an answer that is said as it is, not in quotation marks
 NUMBER = re.compile(r"[-−~]?\d")
+# whether a guess was right, or is not compared yet → red, green, blue: bluish green and
+# orange of the plots
+COLORS = {True: "0, 158, 115", False: "230, 159, 0", None: "153, 153, 153"}
 
 
 def predict(key: str, question: str, *options: str) -> None:
@@ -66,7 +69,7 @@ def reveal(key: str, answer: str, why: str = "") -> None:
         replies = {option: _compared(option, answer) for option in _asked[key]}
         say(text, "revealed", revealed={"key": key, "answer": answer, "said": replies})
     elif text := f"{_verdict(key)} {why}".strip():
-        print(textwrap.fill(text, 88))
+        say(textwrap.fill(text, 88), page=_shown(key, text))
 
 
 def _box(key, rich, options):
@@ -81,7 +84,8 @@ def _box(key, rich, options):
             chosen = button.description == guess
             button.button_style = "primary" if chosen else ""
             button.icon = "check" if chosen else ""
-        verdict.value = html.escape(f"{_verdict(key)} {lost}".strip())
+        text = f"{_verdict(key)} {lost}".strip()
+        verdict.value = text and _shown(key, text)
 
     def choose(button):
         too_late = key in _revealed and _guess(key)
@@ -108,7 +112,19 @@ def _verdict(key):
     if not guess or answer is None:
         return guess and f"You said: {guess}"
     keep_score(f"predict {key}", {"said": guess, "right": guess == answer})
-    return _compared(guess, answer)
+    begin = "✓ " if guess == answer else "Not this time. "
+    return begin + _compared(guess, answer)
+
+
+def _shown(key, text):
+    """What is said of the guess as HTML: on green where it was right, on orange where
+    it was not.
+    """
+    guess, answer = _guess(key), _revealed.get(key)
+    compared = bool(guess) and answer is not None
+    color = COLORS[guess == answer if compared else None]
+    style = f"border-left: 4px solid rgb({color}); background: rgba({color}, 0.15)"
+    return f'<div style="{style}; padding: 0.3em 0.8em">{html.escape(text)}</div>'
 
 
 def _compared(guess, answer):

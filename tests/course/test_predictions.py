@@ -2,7 +2,9 @@
 with the answer.
 """
 
+import html
 import json
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -40,9 +42,14 @@ def ask(monkeypatch):
     """
     shown = []
     monkeypatch.setattr(IPython, "get_ipython", lambda: SimpleNamespace(kernel=True))
-    monkeypatch.setattr(
-        "IPython.display.display", lambda data, **options: shown.append(data)
-    )
+
+    def display(data, **options):
+        if isinstance(data, dict):
+            print(data["text/plain"])
+        else:
+            shown.append(data)
+
+    monkeypatch.setattr("IPython.display.display", display)
     # the box itself is displayed there
     monkeypatch.setenv("COLAB_RELEASE_TAG", "release-colab")
 
@@ -54,7 +61,9 @@ def ask(monkeypatch):
             question=question.value,
             buttons=buttons,
             click=lambda name: buttons[name].click(),
-            said=lambda: said.value,
+            said=lambda: html.unescape(re.sub("<.*?>", "", said.value)),
+            rich=lambda: said.value,
+            color=lambda: re.search(r"rgb\((.*?)\)", said.value)[1],
         )
 
     return ask
@@ -76,9 +85,11 @@ def test_buttons_and_a_guess_that_can_be_changed(ask, capsys):
         assert box.said().strip() == f"You said: {option}"
     assert kept() == {"predict 05.race": {"said": "4"}}
     reveal("05.race", "0")
-    assert capsys.readouterr().out == "You said 4; it is 0.\n"
+    assert capsys.readouterr().out == "Not this time. You said 4; it is 0.\n"
+    assert box.color() == predictions.COLORS[None]
     box.click("0")  # too late
-    assert box.said().strip() == "You said 4; it is 0."
+    assert box.color() == predictions.COLORS[False]
+    assert box.said().strip() == "Not this time. You said 4; it is 0."
     assert kept() == {"predict 05.race": {"said": "4", "right": False}}
 
 
@@ -87,9 +98,9 @@ def test_who_runs_all_first_and_chooses_then_sees_the_comparison_at_once(ask, ca
     reveal("05.race", "0")
     assert capsys.readouterr().out == "" and not score.SCORE.exists()
     box.click("0")
-    assert box.said().strip() == "You said 0, and 0 it is."
+    assert box.said().strip() == "✓ You said 0, and 0 it is."
     assert kept() == {"predict 05.race": {"said": "0", "right": True}}
-    assert ask(*RACE).said() == "You said 0, and 0 it is."  # the cell run again
+    assert ask(*RACE).said() == "✓ You said 0, and 0 it is."  # the cell run again
 
 
 def test_the_chosen_button_is_marked_also_when_the_cell_runs_again(ask):
@@ -118,7 +129,7 @@ def test_the_reason_follows_the_verdict_in_lines_of_88_columns(ask, capsys):
     box.click("4")
     reveal("05.race", "0", why=why)
     out = capsys.readouterr().out
-    assert out.replace("\n", " ") == f"You said 4; it is 0. {why} "
+    assert out.replace("\n", " ") == f"Not this time. You said 4; it is 0. {why} "
     assert [len(line) <= 88 for line in out.splitlines()] == [True, True]
 
 
@@ -130,7 +141,7 @@ def test_a_guess_outlives_its_kernel_but_not_its_option(ask, capsys):
     assert box.said() == "You said: 4"
     box.click("0")
     reveal("05.race", "0")
-    assert capsys.readouterr().out.splitlines()[-1] == "You said 0, and 0 it is."
+    assert capsys.readouterr().out.splitlines()[-1] == "✓ You said 0, and 0 it is."
     new_kernel()
     assert ask(*RACE[:2], "four", "zero").said() == ""
     reveal("05.race", "zero")
@@ -141,17 +152,18 @@ def test_text_is_no_markup(ask):
     box = ask("02.x", "`a < b` & *c*?", "<b>", "&amp;")
     assert box.question == "<b>Predict.</b> <code>a &lt; b</code> &amp; *c*?"
     box.click("<b>")
-    assert box.said().strip() == "You said: &lt;b&gt;"
+    assert box.said().strip() == "You said: <b>"
+    assert "<b>" not in box.rich()
 
 
 @pytest.mark.parametrize(
     ("said", "answer", "words"),
     [
-        ("an error", "0", "You said “an error”; it is 0."),
-        ("4", "an error", "You said 4; the answer is “an error”."),
-        ("an error", "an error", "You said “an error”, and that is right."),
+        ("an error", "0", "Not this time. You said “an error”; it is 0."),
+        ("4", "an error", "Not this time. You said 4; the answer is “an error”."),
+        ("an error", "an error", "✓ You said “an error”, and that is right."),
         # none of the options: for a reader no error
-        ("4", "-17.5 GB/s", "You said 4; it is -17.5 GB/s."),
+        ("4", "-17.5 GB/s", "Not this time. You said 4; it is -17.5 GB/s."),
     ],
 )
 def test_the_words_of_the_comparison(ask, capsys, said, answer, words):
@@ -272,7 +284,7 @@ def test_a_score_that_cannot_be_written_lasts_for_now(
     reveal("05.race", "0")
     exercises.progress()
     out = capsys.readouterr().out
-    assert out.startswith("You said 4; it is 0.\n") and out.endswith(
+    assert out.startswith("Not this time. You said 4; it is 0.\n") and out.endswith(
         "predictions: 0 of 1 right\n"
     )
 
