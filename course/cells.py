@@ -13,6 +13,9 @@ device will do. Where there is none, what others have published (course/recordin
 It is an input transformer, not a nested run: errors show one traceback with the right
 line, and `await` and line magics work.
 
+A cell with `#| takes: 25 s to …` says so while it runs, in a line with a bar that goes
+with its end. The browser moves the bar: nothing of it runs beside what a cell measures.
+
 Nothing that a newer PyTorch says or lacks stops a lesson: for a reader a job that died,
 or a private name that is gone, ends its cell with one line, and the cells that read
 what it did not make say that they wait. With LAB_STRICT=1 both are errors.
@@ -20,13 +23,14 @@ what it did not make say that they wait. With LAB_STRICT=1 both are errors.
 
 import ast
 import functools
+import html
 import importlib.util
 import re
 import sys
 
 from course import needs, provenance, recordings
-from course.grammar import RequiresError, header, results
-from course.messages import note, strict, untimed
+from course.grammar import RequiresError, header, results, split, takes
+from course.messages import QUIET, note, strict, untimed
 from course.names import names_of
 from course.torchrun import torchrun_cell
 from course.uses import source_key
@@ -73,9 +77,11 @@ def requires_cell(lines):
     """
     source = "".join(lines)
     found = header(source)
-    if found is None or missing(found.word, _variables()) is None:
-        return lines
-    return as_call(replay, source)
+    if found and missing(found.word, _variables()) is not None:
+        return as_call(replay, source)
+    # IPython knows a magic in the first line only
+    magics = [n for n, line in enumerate(lines) if line.startswith("%%")]
+    return lines[magics[0] :] if "%%" in split(source)[0] else lines
 
 
 def replay(source):
@@ -100,10 +106,50 @@ def _before_cell(info):
         if found.kind == "result":
             provenance.results[found.name] = provenance.here(found.word)
     provenance.running.append(found and found.result)
+    _signs.append(_sign(info.raw_cell or "", found))
 
 
 def _variables():
     return sys.modules["IPython"].get_ipython().user_ns
+
+
+# --------------------------------------------------------------------------------------
+# Signs of life
+
+_signs = []  # of each cell that runs now, as `provenance.running`: its line, or None
+# In steps, and only what needs no layout: a browser that draws sixty times a second
+# would take its share of a small machine from what the cell measures.
+BAR = """<style>
+.device-lab-bar { width: 20em; height: 4px; margin-top: 3px; outline: 1px solid #9998 }
+.device-lab-bar div { height: 100%; background: #0072B2; transform-origin: left }
+@keyframes device-lab-fill { from { transform: scaleX(0) } }
+@keyframes device-lab-pulse { 50% { opacity: 0.4 } }
+@media (prefers-reduced-motion: reduce) { .device-lab-bar { display: none } }
+</style>"""
+
+
+def _sign(source, found):
+    """Show what a cell takes, until its end; returns the handle of the line, or None
+    without one. found: its Header, or None.
+    """
+    sign = takes(source)
+    if strict() or sign is None or found and missing(found.word, _variables()):
+        return None
+    here = found is None or found.word.startswith("result:")
+    cores = " on two cores" if here else ""
+    text = f"Working {sign.what}: about {sign.seconds} s{cores}"
+    fill = (
+        f"device-lab-fill {sign.seconds}s steps({min(sign.seconds, 40)}),"
+        f" device-lab-pulse 2s {sign.seconds}s steps(2) infinite"
+    )
+    page = (
+        f'{BAR}<div role="status" style="{QUIET}">{html.escape(text)}'
+        f'<div class="device-lab-bar"><div style="animation: {fill}"></div></div></div>'
+    )
+    from IPython.display import display
+
+    data = {"text/plain": text, "text/html": page}
+    return display(data, raw=True, display_id=True)
 
 
 # --------------------------------------------------------------------------------------
@@ -194,6 +240,9 @@ def _after_cell(result):
     if result and not (result.info.raw_cell or "").strip():
         return  # an empty cell, of which IPython tells the end, but not the beginning
     del provenance.running[-1:]  # none if this cell has imported the course
+    for sign in filter(None, _signs[-1:]):
+        sign.update({}, raw=True)
+    del _signs[-1:]
     # an interrupted `await` leaves no result
     error = getattr(result, "error_in_exec", None)
     if error is None:

@@ -3,6 +3,7 @@
     #| requires: WORD
     #| result: NAME         or: name: NAME
     #| timeless: true
+    #| takes: 25 s to compile eight models
 
 so that such a cell is plain Python for every tool; and two magics:
 
@@ -34,13 +35,14 @@ WORDS = {  # what a word behind `requires` stands for
 NAME = r"[A-Za-z_]\w*"
 # words with a part behind a colon: the name of a result, or how many GPUs
 COMPOUND = re.compile(rf"result:{NAME}|cuda:[1-9]\d*")
-OPTION = re.compile(r"#\| *(\w+): *(\S.*?) *$")
+OPTION = re.compile(r"^#\| *(\w+): *(\S.*?) *$", re.M)
 # what may stand in an option, by its key
 OPTIONS = {
     "requires": re.compile(r"\S+"),
     "result": re.compile(NAME),
     "name": re.compile(NAME),
     "timeless": re.compile("true"),
+    "takes": re.compile(r"(?P<seconds>[1-9]\d*) s (?P<what>to \S.*)"),
 }
 # what stands behind %%torchrun; the pattern goes on to the end of the line
 TORCHRUN = re.compile(
@@ -92,8 +94,26 @@ class Header(NamedTuple):
         return f"{count} CUDA GPUs" if count else WORDS[base]
 
 
+class Takes(NamedTuple):
+    """How long a cell takes on two cores, and what for: "to compile eight models"."""
+
+    seconds: int
+    what: str
+
+
+def takes(source: str) -> Takes | None:
+    """What the head of a cell says of its time; None if nothing, or nothing that can be
+    read (then `header` says so).
+    """
+    options = dict(OPTION.findall(split(source)[0]))
+    found = OPTIONS["takes"].fullmatch(options.get("takes", ""))
+    return found and Takes(int(found["seconds"]), found["what"])
+
+
 def header(source: str) -> Header | None:
-    """The Header of a cell, None if it has none. RequiresError where it is wrong."""
+    """The Header of a cell, None if it requires nothing. RequiresError where an option
+    is wrong.
+    """
     head, _ = split(source)
     found = {}
     for line in head.splitlines():
@@ -105,9 +125,10 @@ def header(source: str) -> Header | None:
             raise RequiresError(
                 f"cannot read {line.strip()!r}: write each once, #| requires: WORD,"
                 " perhaps #| result: NAME or #| name: NAME, and with a name #|"
-                " timeless: true"
+                " timeless: true; alone or with them #| takes: 25 s to DO SOMETHING"
             )
         found[key] = value
+    found.pop("takes", None)
     if not found:
         return None
     word, kinds = found.get("requires"), found.keys() & {"result", "name"}

@@ -9,6 +9,7 @@ import torch
 
 from course import grammar
 from course.expected import expect_error
+from course.uses import source_key
 from tests.conftest import errors_of, text_of
 
 PRETEND = {"LAB_PRETEND": "cuda"}
@@ -35,11 +36,35 @@ def traceback_of(cell):
             ("cuda", "name", "hello", True),
         ),
         ("#| requires: result:bandwidth\n", ("result:bandwidth", None, None, False)),
+        (
+            "#| takes: 9 s to wait\n#| requires: cuda\n",
+            ("cuda", None, None, False),
+        ),
+        ("#| takes: 9 s to wait\nx = 1", None),
         ("x = 1\n#| requires: cuda\n", None),
     ],
 )
 def test_header_is_read(source, expected):
     assert grammar.header(source) == expected
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "#| takes: 25 s to compile: twice\nx = 1",
+        "# @title Wait\n#| requires: cuda\n#| takes: 25 s to compile: twice  \nx = 1",
+        "#| takes: 25 s to compile: twice\n%%torchrun 2\nx = 1",
+        "#| takes: 25 s to compile: twice\n%%today amp/x: fine\n1\n# ---- today\n1",
+    ],
+)
+def test_what_a_cell_takes_is_read_and_is_no_line_of_it(source):
+    assert grammar.takes(source) == (25, "to compile: twice")
+    without = "".join(
+        line for line in source.splitlines(True) if not line.startswith("#| takes")
+    )
+    assert source_key(source) == source_key(without)
+    assert grammar.split(source)[1] == grammar.split(without)[1]
+    assert grammar.takes(without) is grammar.takes(f"x = 1\n{source}") is None
 
 
 @pytest.mark.parametrize(
@@ -56,6 +81,12 @@ def test_header_is_read(source, expected):
         ["requires: cuda", "name: x", "timeless: yes"],
         ["result: x"],
         ["require: cuda"],
+        ["takes: 25"],
+        ["takes: 25 s"],
+        ["takes: 2 s compiling"],
+        ["takes: 0 s to end"],
+        ["takes: 2 s to end", "takes: 3 s to end"],
+        ["takes: 2 s to end", "result: x"],
     ],
 )
 def test_wrong_header_is_one_line_that_says_what_to_write(options):
@@ -176,6 +207,54 @@ def test_what_a_cell_says_about_its_numbers_is_what_its_header_names(run):
         assert ["x" if pretended else "cpu" for pretended in said] == expected, (
             cell.source
         )
+
+
+# --------------------------------------------------------------------------------------
+# Signs of life
+
+# what a cell shows first, while it runs, and in the end
+SEES = """
+def sees(data, *arguments, **options):
+    seen.append((data.get("text/plain"), options.get("update", False)))
+    return publish(data, *arguments, **options)
+seen, publish = [], get_ipython().display_pub.publish
+get_ipython().display_pub.publish = sees
+"""
+LINE = "Working to wait: about 9 s on two cores"
+
+
+def test_a_long_cell_says_so_until_its_end(run):
+    """Also where it fails, awaits, runs another, or is a program of its own."""
+    takes = "#| takes: 9 s to wait\n"
+    _, good, bad, awaited, nested, job, reads, seen = run(
+        SEES,
+        f"{takes}x = 6\nx * 7",
+        f"{takes}1 / 0",
+        f"{takes}import asyncio\nawait asyncio.sleep(0, 42)",
+        f"{takes}get_ipython().run_cell({takes + '42'!r})\nprint('end')",
+        f"{takes}%%torchrun 1 --result made\nprint(4)\nprint(2)",
+        f"#| requires: result:made\n{takes}made[0]",
+        "get_ipython().display_pub.publish = publish\nseen",
+    )
+    for cell in (good, awaited, nested, job, reads):
+        shown = "rank 0 │ 4" if cell is job else "2" if cell is reads else "42"
+        assert errors_of(cell) == [] and shown in text_of(cell)
+    assert errors_of(bad) == ["ZeroDivisionError: division by zero"]
+    for cell in (good, bad, awaited, nested, job, reads):
+        assert cell.outputs[0].data == {} and "Working" not in f"{cell.outputs}"
+    one = [(LINE, False), (None, True)]
+    assert eval(text_of(seen)) == [*one * 3, one[0], *one, one[1], *one * 2]
+
+
+def test_no_sign_where_a_cell_does_not_run_or_is_stored(run):
+    takes = "#| takes: 9 s to wait\n"
+    asks = f"#| requires: cuda:64\n#| name: never\n{takes}1"
+    sources = [asks, f"#| requires: result:never\n{takes}1"]
+    for cell in [*run(*sources), *run(f"{takes}1", strict=True)]:
+        (output,) = cell.outputs
+        assert "Working" not in f"{output}" and output.get("data") != {}
+    (cell,) = run(f"#| requires: cuda\n{takes}1", env=PRETEND)
+    assert [len(output.data) for output in cell.outputs] == [2, 0, 1]
 
 
 # --------------------------------------------------------------------------------------

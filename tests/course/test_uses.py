@@ -41,6 +41,7 @@ SAME = {
     "comment": ("rates = [", "# all of them\nrates = ["),
     "title": ("#| requires: cuda", "# @title Rates\n#| requires: cuda"),
     "options": ("#| result: rates", "#| result: rates\n#| timeless: true"),
+    "time": ("#| result: rates", "#| result: rates\n#| takes: 9 s to measure"),
     "form": (
         "[rate(size) for size in (1, 2)]",
         "[\n    rate( size ) for size in (1,2)\n]",

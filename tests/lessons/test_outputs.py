@@ -1,5 +1,6 @@
 """Outputs of lessons: of some cells, while the others stay."""
 
+import re
 import sys
 
 import nbformat
@@ -50,9 +51,19 @@ def test_outputs_of_some_cells_leave_the_others_as_they_are(stored, monkeypatch)
 
 def test_no_time_is_judged_in_cells_that_the_named_ones_do_not_use(stored):
     nb = nbformat.read(stored, as_version=4)
-    shown = outputs.execute(nb, stored.parent, {"asked"})
+    shown, _ = outputs.execute(nb, stored.parent, {"asked"})
     texts = [shown[name][0].text for name in ("other", "maker", "asked")]
     assert texts == ["other 1\n", "maker 0\n", "asked 0\n"]
+
+
+def test_a_cell_that_takes_long_without_a_word_is_named(stored, monkeypatch, capsys):
+    monkeypatch.setattr(outputs, "LONG", -1)
+    nb = nbformat.read(stored, as_version=4)
+    cell(nb, "maker").source = "#| takes: 9 s to wait\n" + LESSON["maker"]
+    stored.write_text(notebooks.canonical(nb, stored), encoding="utf-8")
+    assert outputs.store(stored, ["asked"])
+    line = r": \d+ s; over -1 s without `#\| takes:`: other \(0 s\), asked \(0 s\)\n"
+    assert re.search(line, capsys.readouterr().out)
 
 
 def test_outputs_of_a_cell_that_is_not_there(stored, capsys):

@@ -320,6 +320,8 @@ def test_lessons_that_judge_times_run_apart_from_the_others(tmp_path, monkeypatc
     assert chosen == [[one], [one, two]]
     assert plugin.judges_times("%%today a/b: slower 5\n1")
     assert not plugin.judges_times("%%today a/b: warns 'slower'\n1")
+    assert plugin.judges_times("#| takes: 9 s to wait\nclaim('x', 1, timed=True)")
+    assert plugin.judges_times("#| takes: 9 s to wait\n%%today a/b: slower 5\n1")
 
 
 def ran(folder, monkeypatch, paths):

@@ -41,6 +41,7 @@ def test_of_a_cell_that_only_defines_no_more_than_is_used():
     assert drawings.only_definitions(cell, [0, 1]) == wanted
     assert drawings.only_definitions(cell, [0, 2]) == "", "x may be changed: all of it"
     assert drawings.only_definitions(f"#| requires: cuda\n{cell}", [0]) == ""
+    assert drawings.only_definitions(f"#| takes: 9 s to wait\n{cell}", [0, 1]) == wanted
 
 
 def test_an_explorer_needs_no_cell_that_starts_processes():

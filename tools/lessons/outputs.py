@@ -8,6 +8,9 @@ python -m tools.lessons.outputs FILE --cells ID…
 In the metadata of a code cell stands which code its outputs are of (`outputs_of`), so
 that the check of lessons finds those that are older than the code. Execution counts say
 nothing of this: they are the numbers of the code cells.
+
+In the end a line says how long it took, and which cells took over five seconds and have
+no option `takes`: a reader would see no sign of life.
 """
 
 import argparse
@@ -15,11 +18,14 @@ import copy
 import pathlib
 import re
 import sys
+import time
 
 import nbformat
 
-from course import uses
+from course import grammar, uses
 from tools.lessons import notebooks, parts, run
+
+LONG = 5  # seconds that a reader waits without a word
 
 
 def store(path, ids=()):
@@ -33,7 +39,9 @@ def store(path, ids=()):
         print(f"{path.name} has no code cell {names}", file=sys.stderr)
         return False
     wanted = set(ids) or code
-    outputs = execute(nb, path.parent, wanted)
+    begin = time.perf_counter()
+    outputs, seconds = execute(nb, path.parent, wanted)
+    whole = time.perf_counter() - begin
     stored = next((cell.outputs for cell in nb.cells if cell.id == "setup"), [])
     if ids and (old := made_with(stored)) != (new := made_with(outputs.get("setup"))):
         print(f"{path.name}: the others are of {old}, here is {new}", file=sys.stderr)
@@ -45,7 +53,21 @@ def store(path, ids=()):
     text = notebooks.canonical(nb, path)
     path.write_text(text, encoding="utf-8", newline="\n")
     print(f"{path.name}: outputs of {len(wanted)} code cells stored")
+    print(f"{path.name}: {whole:.0f} s{_without_sign(nb, seconds)}")
     return True
+
+
+def _without_sign(nb, seconds):
+    """Which cells of a lesson take long and do not say so, as the end of a sentence.
+    seconds: how long each took, by its id.
+    """
+    quiet = [
+        f"{cell.id} ({seconds[cell.id]:.0f} s)"
+        for cell in parts.code_cells(nb)
+        if cell.id in seconds and not grammar.takes(cell.source)
+        if seconds[cell.id] > LONG
+    ]
+    return f"; over {LONG} s without `#| takes:`: {', '.join(quiet)}" if quiet else ""
 
 
 def made_with(outputs):
@@ -58,7 +80,7 @@ def made_with(outputs):
 
 def execute(nb, folder, wanted):
     """Run a lesson as far as the last of the cells `wanted`. Returns the outputs of its
-    code cells by id.
+    code cells by id, and how many seconds each took that ran.
 
     No time is judged but in these, the set-up cell and those that make what they use:
     another claim about time that a busy machine misses does not end the run.
@@ -69,15 +91,18 @@ def execute(nb, folder, wanted):
     makers = {code[maker].id for n in places for maker in uses.needed(sources, n)}
     timed = wanted | makers | {"setup"}
     last = max(n for n, cell in enumerate(nb.cells) if cell.id in wanted)
-    copied = copy.deepcopy(nb)
+    copied, seconds = copy.deepcopy(nb), {}
     with run.kernel(copied, folder, env={"LAB_STRICT": "1"}) as client:
         for n, cell in enumerate(copied.cells[: last + 1]):
             if cell.cell_type == "code":
                 untimed = "0" if cell.id in timed else "1"
                 setting = f"__import__('os').environ['LAB_UNTIMED'] = '{untimed}'"
                 run.ask(client, n, setting)
+                begin = time.perf_counter()
                 client.execute_cell(cell, n)
-    return {cell.id: cell.outputs for cell in parts.code_cells(copied)}
+                seconds[cell.id] = time.perf_counter() - begin
+    outputs = {cell.id: cell.outputs for cell in parts.code_cells(copied)}
+    return outputs, seconds
 
 
 def main():

@@ -63,7 +63,7 @@ def only_definitions(source, places):
     else "". A statement may change what another made.
     """
     head, text = grammar.split(source)
-    if head:  # for hardware, or a program of its own
+    if grammar.header(source) or "%%" in head:  # for hardware, or a program of its own
         return ""
     lines, nodes = text.splitlines(), ast.parse(text).body
     kept = []
