@@ -34,6 +34,8 @@ INTO_PAGES = re.compile(r"\]\((?:\.\./docs/)?((?:paths|glossary)\.md|)(?:#([\w-]
 INTO_NOTEBOOKS = re.compile(
     r'(\]\(|(?:src|href)=")(?=(?:diagrams|exercises|recorded|scripts)\b)'
 )
+# who has JupyterLab open needs no other, and without network they are broken pictures
+BADGES = re.compile(r"^\[!\[Open in Colab\].*\n+", re.M)
 # in a copy of the core, in the place of the rest
 REST = (
     "*This copy ends with the core. Sections and exercises that are named here and"
@@ -157,9 +159,9 @@ def fold_answers(cells):
 
 
 def for_reader(path, core=False):
-    """A lesson as its reader gets it: without outputs, what answers a question in words
-    folded, its edition noted, the sections below "Deeper" closed, links mended. core:
-    those sections left out, for work/core.
+    """A lesson as its reader gets it: without outputs and badges, what answers a
+    question in words folded, its edition noted, the sections below "Deeper" closed,
+    links mended. core: those sections left out, for work/core.
     """
     lesson, is_deeper = nbformat.read(path, as_version=4), False
     fold_answers(lesson.cells)
@@ -171,7 +173,7 @@ def for_reader(path, core=False):
             cell |= {"outputs": [], "execution_count": None}
             continue
         text = INTO_NOTEBOOKS.sub(rf"\1{notebooks}", cell["source"])
-        text = into_copies(text)
+        text = BADGES.sub("", into_copies(text))
         if is_deeper and text.startswith("## "):
             cell["metadata"]["jp-MarkdownHeadingCollapsed"] = True
         is_deeper = is_deeper or text.startswith("## Deeper")
@@ -248,7 +250,7 @@ def write(path, text):
 
 if __name__ == "__main__":
     # not everywhere where lessons are tested
-    from contents import Contents
+    from contents import Contents, Sessions
     from jupyterlab.labapp import LabApp
 
     arguments = sys.argv[1:]
@@ -261,11 +263,16 @@ if __name__ == "__main__":
         copy_lessons(course / "work", is_core)
         folder = CORE if is_core else folder
     # The lesson is the page that opens, and the one in the address that JupyterLab
-    # prints. Containers and rented GPU machines have no user but root.
+    # prints. Containers and rented GPU machines have no user but root. What settings
+    # cannot say stands beside them, in custom.css.
+    settings = ROOT / "tools" / "jupyterlab"
     options = [
         f"--ServerApp.root_dir={course}",
         f"--ServerApp.contents_manager_class={Contents.__module__}.Contents",
-        f"--LabApp.app_settings_dir={ROOT / 'tools' / 'jupyterlab'}",
+        f"--ServerApp.session_manager_class={Sessions.__module__}.Sessions",
+        f"--LabApp.app_settings_dir={settings}",
+        f"--ServerApp.tornado_settings={{'static_custom_path': [{str(settings)!r}]}}",
+        "--LabApp.custom_css=True",
         f"--LabApp.default_url=/lab/tree/{folder}/00_start_here.ipynb",
     ]
     LabApp.launch_instance([*options, "--allow-root", *arguments])

@@ -31,6 +31,7 @@ TEXT = (
     "See [a](05_of_the_test.ipynb), [b](../docs/glossary.md#kernel),"
     " [c](scripts/train.py), [d](https://x.org/scripts/)"
 )
+BADGE = "[![Open in Colab](https://x.org/a.svg)](https://x.org/b) [![K](https://x.org)]"
 PAGE = "# Paths\n\n> Of the original.\n\n[05](../notebooks/05_of_the_test.ipynb#x)\n"
 PICTURE = (
     '<img src="diagrams/machine.svg">, [e](exercises/05_x.py#L3), not'
@@ -43,7 +44,8 @@ def write(path, *sources):
     output = [nbformat.v4.new_output("stream", text="0\n")]
     marks = {"tags": ["fold"], "jupyter": {"source_hidden": True}, "cellView": "form"}
     nb = nbformat.v4.new_notebook(metadata={"colab": {}})
-    nb.cells = [nbformat.v4.new_markdown_cell(f"{TEXT}\n{PICTURE}", id="head")]
+    text = f"{BADGE}\n\n{TEXT}\n{PICTURE}"
+    nb.cells = [nbformat.v4.new_markdown_cell(text, id="head")]
     for n, source in enumerate(sources, 1):
         cell = nbformat.v4.new_code_cell(source, id=f"cell-{n}", outputs=output)
         cell.execution_count = n
