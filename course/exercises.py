@@ -147,7 +147,7 @@ def _show(verdict, stuck="", exercise=None):
 
 def _page(text, border="none"):
     style = f"border-left: {border}; padding-left: 0.7em; margin: 0"
-    style += "; white-space: pre-wrap"
+    style += "; white-space: pre-wrap; word-break: normal"
     return f'<pre style="{style}">{html.escape(text)}</pre>' if text else ""
 
 

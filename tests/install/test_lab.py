@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -23,7 +24,7 @@ from traitlets.config import Configurable, PyFileConfigLoader
 
 from tests.conftest import FOLDERS, ROOT, errors_of, text_of
 from tools import lab
-from tools.contents import Contents
+from tools.contents import Contents, Sessions
 from tools.lessons import run
 
 LESSON = "05_of_the_test.ipynb"
@@ -398,6 +399,26 @@ def test_widgets_are_read_while_their_kernel_lives(tmp_path, path, shutting_down
     assert first["data"] == alone  # nothing else to show
     assert second["data"] == (both if stay else {"text/plain": "x"})
     assert (tmp_path / LESSON).read_bytes() == before
+
+
+def test_a_session_is_gone_before_its_kernel_has_ended():
+    """What is opened again meanwhile must not get it."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as base:
+        base.execute("CREATE TABLE session (session_id)")
+        base.execute("INSERT INTO session VALUES ('1'), ('2')")
+        seen = []
+
+        async def get_session(session_id):
+            return {"id": session_id, "kernel": {"id": f"kernel {session_id}"}}
+
+        async def shutdown_kernel(kernel_id):
+            seen.append((kernel_id, base.execute("SELECT * FROM session").fetchall()))
+
+        manager = SimpleNamespace(shutdown_kernel=shutdown_kernel)
+        cursor, sessions = base.cursor(), {"get_session": get_session}
+        sessions = SimpleNamespace(cursor=cursor, kernel_manager=manager, **sessions)
+        asyncio.run(Sessions.delete_session(sessions, "1"))
+    assert seen == [("kernel 1", [("2",)])]
 
 
 # --------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ SAVE_AND_CLOSE = """async () => {
     await jupyterapp.commands.execute("docmanager:save");
     jupyterapp.shell.currentWidget.close();
 }"""
-NO_KERNEL = """async () => (await (await fetch("/api/sessions")).json()).length === 0"""
+SESSIONS = """async () => (await (await fetch("/api/sessions")).json()).length"""
 # without saving, and with the kernels, for their memory
 CLOSE_ALL = """async () => {
     [...jupyterapp.shell.widgets("main")].forEach(widget => widget.dispose());
@@ -266,15 +266,44 @@ def test_a_copy_opens_unchanged_and_again_without_its_kernel(course, page):
     page.evaluate(SAVE_AND_CLOSE)
     saved = path.read_bytes()
     assert b"widget-view" in saved
-    page.wait_for_function(NO_KERNEL, timeout=30_000)
-    # before that JupyterLab waits in vain for the old kernel; 2 s are too few where
-    # others work
-    page.wait_for_timeout(10_000)
-    page.evaluate(OPEN, f"work/{path.name}")
+    # at once: the old kernel is still ending
+    assert page.evaluate(OPEN, f"work/{path.name}")["kernel"]
     expect(page.locator(f"{CELL} img[src^='data:image/png']")).to_have_count(1)
     expect(page.locator(".jp-Notebook")).not_to_contain_text("Error displaying widget")
     expect(page.locator(".jp-Notebook")).to_contain_text("In a cell of its own: hint")
     assert path.read_bytes() == saved
+    assert page.evaluate(SESSIONS) == 1
+
+
+def one_off(course, name, *sources):
+    """The path of a notebook of these cells, beside the lessons."""
+    nb = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, sources)))
+    nb.metadata.kernelspec = {"name": "python3", "display_name": "Python 3 (ipykernel)"}
+    path = course / "notebooks" / name
+    nbformat.write(nb, path)
+    return path
+
+
+@needs_browser
+def test_a_long_cell_says_so_and_nothing_of_it_remains(course, page):
+    folders = [str(course), *map(str, sorted((course / "packages").iterdir()))]
+    begin = f"import sys\nsys.path[:0] = {folders}\nfrom course import *"
+    long = "#| takes: 4 s to wait\nimport time\ntime.sleep(4)\nprint('end ' * 90)"
+    path = one_off(course, "long.ipynb", begin, long)
+    page.evaluate(OPEN, f"notebooks/{path.name}")
+    page.evaluate("void jupyterapp.commands.execute('notebook:run-all-cells')")
+    cell = page.locator(CELL).nth(1)
+    bar = cell.locator(".device-lab-bar")
+    expect(bar).to_be_visible(timeout=60_000)
+    expect(cell).to_contain_text("Working to wait: about 4 s on two cores")
+    expect(cell).to_contain_text("end end", timeout=60_000)
+    expect(bar).to_have_count(0)
+    expect(cell).not_to_contain_text("Working")
+    outputs = cell.locator(".jp-OutputArea-child")
+    expect(outputs).to_have_count(1)
+    # the course's custom.css: no word of an output is broken
+    how = outputs.locator("pre").evaluate("pre => getComputedStyle(pre).wordBreak")
+    assert how == "normal"
 
 
 @needs_browser
@@ -283,11 +312,9 @@ def test_what_must_be_seen_is_seen(course, page):
     lesson, in this version of JupyterLab.
     """
     noisy = "import sys; print('noise', file=sys.stderr)"
-    code = map(nbformat.v4.new_code_cell, [noisy, "1 / 0", "never = 'run'"])
-    nb = nbformat.v4.new_notebook(cells=list(code))
-    nb.metadata.kernelspec = {"name": "python3", "display_name": "Python 3 (ipykernel)"}
+    path = one_off(course, "bad.ipynb", noisy, "1 / 0", "never = 'run'")
+    nb = nbformat.read(path, as_version=4)
     nb.cells[2].metadata.jupyter = {"source_hidden": True}
-    path = course / "notebooks" / "bad.ipynb"
     nbformat.write(nb, path)
 
     noise, error, not_run = errors_and_noise(page, run_all(page, path))
