@@ -101,6 +101,7 @@ def test_a_copy_has_no_outputs_and_keeps_all_else(copy, course):
     assert names == {LESSON, *lab.PAGES}
     assert re.fullmatch("[0-9a-f]{12}", new.metadata.pop("device_lab").edition)
     assert {**old.metadata, **lab.kernel_metadata()} == new.metadata
+    assert BADGE in old.cells[0].source and new.cells[0].source.startswith("See [a]")
     for before, after in zip(old.cells[1:], new.cells[1:], strict=True):
         assert (after.execution_count, after.outputs) == (None, [])
         for part in ("id", "metadata", "source"):
