@@ -11,8 +11,10 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
+from course.messages import state_of
 from tools import lab
 from tools.lessons import plugin, status
+from tools.lessons.cells import LessonCell
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -252,6 +254,16 @@ def test_with_findings_what_is_not_announced_is_listed(tmp_path):
         and "a warning more" in listed[2]
         and "than its stored output" in listed[3]
     )
+
+
+@pytest.mark.parametrize(
+    ("strict", "own"), [(False, [None, "claim"]), (True, [None, "claim", "revealed"])]
+)
+def test_what_the_course_says_of_a_cell_is_compared_with_nothing(strict, own):
+    states = [None, "claim", "live", "working", "replayed", "revealed"]
+    outputs = [{"metadata": {"device_lab": {"state": state}}} for state in states]
+    kept = LessonCell.own(SimpleNamespace(strict=strict), outputs)
+    assert [state_of(output) for output in kept] == own
 
 
 def test_no_notebook_and_an_unreadable_one_fail(tmp_path):

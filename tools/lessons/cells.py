@@ -198,7 +198,8 @@ class LessonCell(IPyNbCell):
         come from. A reader who has not guessed is told no answer, so with --findings
         answers are left out, too.
         """
-        others = {"live", *NOT_LIVE} | (set() if self.strict else {"revealed"})
+        others = {"live", "working", *NOT_LIVE}
+        others |= set() if self.strict else {"revealed"}
         return [output for output in outputs if state_of(output) not in others]
 
     def judge(self):
