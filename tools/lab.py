@@ -10,7 +10,6 @@ only, with a token, and finds a free port (its defaults).
 """
 
 import functools
-import hashlib
 import json
 import os
 import re
@@ -24,6 +23,7 @@ from jupyter_core.paths import jupyter_config_dir, jupyter_data_dir
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # it is run as a file
+from tools.lessons.edition import content_hash, short_hash  # noqa: E402
 from tools.lessons.questions import folded_texts, summary  # noqa: E402
 
 CORE = "work/core"  # where the copies of --core are
@@ -89,16 +89,6 @@ def provide_course():
         f" {copy / 'work'}"
     )
     return copy, "work"
-
-
-def short_hash(text):
-    """Short hash of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def content_hash(lesson):
-    """Short hash of what the cells of a lesson say."""
-    return short_hash(json.dumps(["".join(cell["source"]) for cell in lesson["cells"]]))
 
 
 @functools.cache

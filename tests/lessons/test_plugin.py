@@ -12,9 +12,9 @@ import nbformat
 import pytest
 
 from course.messages import state_of
-from tools import lab
 from tools.lessons import plugin, status
 from tools.lessons.cells import LessonCell
+from tools.lessons.edition import content_hash
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -364,7 +364,7 @@ def test_what_happened_is_kept_of_lessons_of_the_course_only(tmp_path, monkeypat
     first = ran(folder, monkeypatch, [one])
     assert list(first) == [os.path.join("main", f"{one.stem}.json")]
     kept = first.popitem()[1]
-    assert kept["content_hash"] == lab.content_hash(json.loads(one.read_text("utf-8")))
+    assert kept["content_hash"] == content_hash(json.loads(one.read_text("utf-8")))
     assert (
         kept["claims"] == {"a": [{"text": "it holds", "value": True}]}
         and kept["timed"]

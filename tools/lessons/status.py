@@ -11,7 +11,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from tools.lab import content_hash
+from tools.lessons.edition import content_hash
 from utils.devices import name_of
 
 ROOT = Path(__file__).resolve().parents[2]
