@@ -36,9 +36,12 @@ myst_update_mathjax = False
 html_theme = "furo"
 html_baseurl = ogp_site_url = address("Site") + "/"
 html_static_path = ["_static"]
+templates_path = ["_templates"]
+html_additional_pages = {"search": "find.html"}
 html_favicon = "_static/favicon.svg"
 html_css_files = ["site.css", "explorer.css", "reference.css"]
-html_js_files = [(script, {"defer": "defer"}) for script in ("site.js", "explorer.js")]
+SCRIPTS = ["site.js", "explorer.js", "search.js"]
+html_js_files = [(script, {"defer": "defer"}) for script in SCRIPTS]
 html_math_renderer = "mathml"
 html_use_index = False
 html_copy_source = html_show_sourcelink = html_show_sphinx = False
@@ -144,6 +147,20 @@ def lighter(app, page, template, context, doctree):
         ]
 
 
+def without_search(app):
+    """Let Sphinx write no search of its own: tools/site/search.py does."""
+    app.builder.search = False
+
+
+def without_highlights(app, page, template, context, doctree):
+    """Leave out the script that marks the words of a search."""
+    context["script_files"] = [
+        each
+        for each in context["script_files"]
+        if "sphinx_highlight" not in (each.filename or "")
+    ]
+
+
 def setup(app):
     app.add_lexer("lesson", LessonLexer)
     app.add_html_math_renderer(
@@ -151,10 +168,12 @@ def setup(app):
         inline_renderers=(inline_math, None),
         block_renderers=(block_math, None),
     )
+    app.connect("builder-inited", without_search)
     # before Sphinx collects addresses
     app.connect("doctree-read", lasting_addresses, priority=100)
     app.connect("doctree-read", link_cells)
     app.connect("doctree-read", mark_chinese)
     app.connect("html-page-context", level_of_captions, priority=900)  # after Furo
     app.connect("html-page-context", lighter)
+    app.connect("html-page-context", without_highlights)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -168,39 +168,3 @@ addEventListener("afterprint", () => {
     answer.open = false;
   }
 });
-
-// Who comes from a search, with words to highlight, is shown the place that has most of
-// them, also where that is folded.
-const showHighlighted = () => {
-  if (location.hash) return;
-  let best, most = 0;
-  for (const place of document.querySelectorAll("article :is(h2, h3, p, li, pre, td)")) {
-    const words = [...place.querySelectorAll(".highlighted")];
-    const count = new Set(words.map((word) => word.textContent.toLowerCase())).size;
-    if (count > most) [best, most] = [place, count];
-  }
-  for (let fold = best?.closest("details"); fold; fold = fold.parentElement.closest("details")) {
-    fold.open = true;
-  }
-  best?.scrollIntoView({ block: "center" });
-};
-// Sphinx highlights a moment after the page has come.
-addEventListener("load", () => setTimeout(showHighlighted, 100));
-
-// Of results that fit equally well, the pages of messages come last: they have most words.
-if (window.Scorer) {
-  Scorer.score = ([page, , , , score]) => score - page.startsWith("docs/errors/");
-}
-
-// A message in the search leads to the field that knows messages.
-const query = new URLSearchParams(location.search).get("q") ?? "";
-if (/search\.html$/.test(location.pathname)
-    && (query.length > 50 || /(Error|Warning|Exception)\b/.test(query))) {
-  const link = document.createElement("a");
-  link.href = `docs/errors.html?message=${encodeURIComponent(query)}`;
-  link.textContent = "Errors and warnings";
-  const line = document.createElement("p");
-  line.className = "look-up";
-  line.append("This looks like a message: ", link, " may have the answer.");
-  document.getElementById("search-results")?.before(line);
-}

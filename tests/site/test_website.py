@@ -209,19 +209,6 @@ def test_a_lesson_can_be_launched():
     assert "<img" not in line
 
 
-def test_the_search_knows_words_of_tasks_and_chinese_names(tmp_path, monkeypatch):
-    notebooks = {path.stem: nbformat.read(path, as_version=4) for path in lessons()}
-    words = website.keywords(notebooks)["06_pinned_memory_and_data_loading"]
-    assert {"锁页内存", "固定内存", "num_workers"} <= {*words.split(", ")}
-    (tmp_path / "notebooks").mkdir()
-    (tmp_path / pages.PICTURES).mkdir(parents=True)
-    path = lessons()[5]
-    monkeypatch.setattr(website.explorers, "page", lambda stem, up: "")  # slow to draw
-    website.stage_lesson(path, tmp_path, "one, two")
-    nb = nbformat.read(tmp_path / "notebooks" / path.name, as_version=4)
-    assert ":keywords: one, two\n" in nb.cells[-1].source
-
-
 def test_steps_of_a_path_lead_to_their_cells():
     step = (
         "- [02 · Tensors on devices](../notebooks/02_tensors_on_devices.ipynb): 9 min"
@@ -267,7 +254,8 @@ def test_a_lesson_of_rows_lists_its_sections_only():
 def test_sphinx_links_to_cells_and_headings_and_writes_math_itself(tmp_path):
     """A site of two pages, with the configuration of the real one."""
     source = tmp_path / "a site"
-    shutil.copytree(website.ROOT / "docs" / "_static", source / "_static")
+    for name in ("_static", "_templates"):
+        shutil.copytree(website.ROOT / "docs" / name, source / name)
     shutil.copy(website.ROOT / "docs" / "conf.py", source)
     links = "[cell](b.ipynb#the-cell) [heading](b.ipynb#2--why) [same](b.ipynb#recipe)"
     links += " [long](b.ipynb#3--long-12-minutes)"

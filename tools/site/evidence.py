@@ -115,7 +115,6 @@ def page(lessons, root=ROOT):
     )
     return "\n".join(
         [
-            "---\nnosearch: true\n---\n",
             "# Evidence\n",
             f"**{gpu_sentence(lessons)}**\n",
             introduction,

@@ -19,7 +19,7 @@ import json
 import multiprocessing
 import pathlib
 import re
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from tools.site import drawings
 
@@ -95,15 +95,21 @@ def drawn(numbers):
         return paths
     CACHE.mkdir(parents=True, exist_ok=True)
     print(
-        f"Drawing explorers: {', '.join(missing)}. The first time this takes some"
-        " minutes.",
+        f"     drawing the explorers of lessons {', '.join(missing)}: kept for the next"
+        " time, some minutes each",
         flush=True,
     )
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(mp_context=spawn) as pool:
-        grids = [GRID[number] for number in missing]
-        missing_paths = [paths[number] for number in missing]
-        list(pool.map(drawings.run_lesson, missing, grids, missing_paths))
+        drawing = {
+            pool.submit(drawings.run_lesson, n, GRID[n], paths[n]): n for n in missing
+        }
+        for count, done in enumerate(as_completed(drawing), 1):
+            done.result()
+            print(
+                f"     lesson {drawing[done]} is drawn, {count} of {len(missing)}",
+                flush=True,
+            )
     return paths
 
 

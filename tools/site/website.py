@@ -8,6 +8,7 @@ import pathlib
 import re
 import shutil
 import sys
+import time
 
 import nbformat
 import sphinx.cmd.build
@@ -16,7 +17,7 @@ from course.exercises import lesson_exercises
 from tools.lessons.links import read, with_links
 from tools.lessons.notebooks import address, in_repository, launch_links, lessons
 from tools.lessons.paths import EXERCISE, places
-from tools.site import errors, evidence, explorers, pages, recipes, tasks
+from tools.site import errors, evidence, explorers, pages, recipes, search, tasks
 from tools.site.read_lessons import read_lessons
 from torch_messages import match
 
@@ -134,15 +135,18 @@ def toctree(caption, entries):
 
 def stage(folder):
     """Write the pages for Sphinx to `folder`."""
-    shutil.copytree(ROOT / "docs" / "_static", folder / "_static")
+    for name in ("_static", "_templates"):
+        shutil.copytree(ROOT / "docs" / name, folder / name)
     shutil.copy(ROOT / "docs" / "conf.py", folder)
     (folder / pages.PICTURES).mkdir()
     (folder / "notebooks").mkdir()
+    say("explorers: each setting of their controls is drawn beforehand")
     explorers.write(folder / "_static" / "explorers")
     notebooks = {path.stem: nbformat.read(path, as_version=4) for path in lessons()}
-    words = keywords(notebooks)
+    say(f"staging {len(notebooks)} lessons, from their stored outputs")
     for path in lessons():
-        stage_lesson(path, folder, words[path.stem])
+        stage_lesson(path, folder)
+    say("staging the pages that are made from them: errors, recipes, tasks, evidence")
     course = read_lessons()
     table = folder / "_static" / "messages-table.js"
     table.write_text(errors.table(course), encoding="utf-8")
@@ -188,18 +192,14 @@ def link_messages(text):
 TERM = re.compile(r"^### .*\n\*(.+)\*\n.* \[(\d\d)\]$", re.M)
 
 
-def keywords(notebooks):
-    """Words by which the search finds a lesson beside those on its page, {stem: words}:
-    of its tasks, and the Chinese names of its terms.
+def chinese_names():
+    """The Chinese names of the terms that a lesson teaches, {stem: names}: the search
+    finds it by them.
     """
-    found = {stem: [] for stem in notebooks}
-    stems = {stem[:2]: stem for stem in notebooks}
-    for task in tasks.tasks(notebooks):
-        found[task.stem] += f"{task.title} {task.words}".split()
+    stems, found = {stem[:2]: stem for stem in names()}, {}
     for chinese, number in TERM.findall(read(ROOT / "docs" / "glossary.md")):
-        # 锁页内存（固定内存、页锁定内存）
-        found[stems[number]] += re.findall("[^（）、]+", chinese)
-    return {stem: ", ".join(dict.fromkeys(words)) for stem, words in found.items()}
+        found.setdefault(stems[number], []).append(chinese)
+    return {stem: " ".join(listed) for stem, listed in found.items()}
 
 
 STEP = re.compile(r"^- \[.*?\]\(\.\./notebooks/(.+?\.ipynb)\)")
@@ -228,10 +228,8 @@ def link_steps(text):
     return "\n".join(lines)
 
 
-def stage_lesson(path, folder, words):
-    """Write the page of the lesson at `path`, and its pictures, to `folder`. words: for
-    the search.
-    """
+def stage_lesson(path, folder):
+    """Write the page of the lesson at `path`, and its pictures, to `folder`."""
     nb, pictures = pages.page(
         nbformat.read(path, as_version=4),
         links=launch_line(path),
@@ -242,8 +240,6 @@ def stage_lesson(path, folder, words):
     for cell in nb.cells:
         if cell.cell_type == "markdown":
             cell.source = repository_links(cell.source, "notebooks")
-    meta = f"```{{eval-rst}}\n.. meta::\n   :keywords: {words}\n```"
-    nb.cells.append(nbformat.v4.new_markdown_cell(meta))
     nbformat.write(nb, folder / "notebooks" / path.name)
     for name, content in pictures.items():
         (folder / pages.PICTURES / name).write_bytes(content)
@@ -253,6 +249,17 @@ REDIRECT = """\
 <!doctype html><html lang="en"><meta charset="utf-8"><title>Moved</title>
 <meta http-equiv="refresh" content="0; url={0}"><p><a href="{0}">Moved</a></html>
 """
+
+
+# scripts of Sphinx's own search
+UNUSED = ["searchtools.js", "language_data.js", "sphinx_highlight.js"]
+BEGAN = time.monotonic()
+
+
+def say(line):
+    """What is done now, and after how many minutes."""
+    minutes, seconds = divmod(round(time.monotonic() - BEGAN), 60)
+    print(f"{minutes:2d}:{seconds:02d} {line}", flush=True)
 
 
 def build(out):
@@ -269,10 +276,20 @@ def build(out):
     # else GitHub Pages leaves out folders that begin with an underscore
     (out / ".nojekyll").touch()
     stage(source)
+    count = len([*source.rglob("*.md"), *source.rglob("*.ipynb")])
+    say(f"Sphinx makes HTML of {count} pages: a minute or some")
     options = ["-q", "-W", "--keep-going", "-j", "auto", "-d", str(doctrees)]
     status = sphinx.cmd.build.main([*options, str(source), str(out)])
     for page, there in MOVED.items():
         (out / page).write_text(REDIRECT.format(there), encoding="utf-8")
+    for name in UNUSED:
+        (out / "_static" / name).unlink()
+    say("Pagefind makes the index of the search")
+    notebooks = {path.stem: None for path in lessons()}
+    found = search.collect(out, tasks.tasks(notebooks), names(), chinese_names())
+    search.write(out, found, source.with_name(f"{out.name}-search"))
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    say(f"{out}: {count} pages, {len(found)} sections to search, {size / 1e6:.0f} MB")
     return status
 
 

@@ -30,7 +30,6 @@ WIDTHS = {"light": [1400, 800, 380], "dark": [380, 800, 1400]}
 FIRST_VIEW = 1_500_000  # bytes
 SMALLEST = 12  # px
 STREAMS = "notebooks/05_streams.html"
-MESSAGE = "Expected all tensors to be on the same device"
 
 # functions that look at a page, from within
 CHECKS = pathlib.Path(__file__).with_name("checks.js")
@@ -341,23 +340,7 @@ def test_a_guess_is_kept_and_judged_while_its_answer_is_open(open_it, page, addr
 
 
 # --------------------------------------------------------------------------------------
-# Search, paper
-
-
-def test_search_finds_a_message(page, address):
-    """On one of the first three pages; the field on the page of errors finds its entry
-    first (test_search.py).
-    """
-    page.goto(f"{address}search.html?q={MESSAGE.replace(' ', '+')}")
-    results = page.locator("#search-results li > a")
-    results.nth(2).wait_for()
-    assert barriers(page, 1400) == []
-    texts = []
-    for link in [each.evaluate("link => link.href") for each in results.all()[:3]]:
-        page.goto(link)
-        article = page.locator("article")
-        texts.append(article.evaluate("article => article.textContent"))
-    assert any(MESSAGE in text for text in texts)
+# Paper
 
 
 def drawn_on(pdf):
