@@ -153,7 +153,7 @@ window.pageSearch = (() => {
 
   // Pagefind takes the beginning of a word that it does not know: "x" for "xqz".
   const begun = (way) => way.slice(0, Math.max(3, way.length - 4));
-  const has = (section, words) =>
+  const hasOne = (section, words) =>
     words.some((ways) => ways.some((way) => section.all.includes(begun(way))));
 
   const find = async (root, query) => {
@@ -179,7 +179,8 @@ window.pageSearch = (() => {
       const section = await read(each.result);
       return { ...section, score: each.score * fit(section, words, query) };
     }));
-    return { sections: varied(sections), words, mended };
+    const fitting = sections.filter((section) => hasOne(section, words));
+    return { sections: varied(fitting), words, mended };
   };
 
   // ------------------------------------------------------------------------------------

@@ -8,13 +8,18 @@ from tools.site import search, tasks, website
 PAGE = """<html><nav>menu</nav><article role="main"><section id="streams">
 <h1>05 · Streams<a class="headerlink" href="#streams">¶</a></h1>
 <p class="launch">Run it on Colab</p><p>Order <code>x.record_stream(s)</code>.</p>
-<details class="code"><summary>Set-up</summary><pre>capture_output</pre></details>
+<details class="code"><summary>Set-up</summary><pre>capture_output</pre>
+</details>
 <section id="order"><h2>1 · What <code>torch.cuda.Stream</code> orders</h2>
-<p>A queue<br>each.</p><details class="answer"><summary>The answer</summary><p>Two.</p>
-</details><div class="cell"><div class="cell_input"><pre>wait_stream(side)
-wait_stream(main)</pre></div><div class="cell_output"><pre>printed_this</pre></div></div>
-<details class="hint"><p>hinted</p></details><details class="solution"><pre>solved_it</pre>
-</details></section><section id="more"><h2>More exercises</h2></section>
+<p>A queue<br>each.</p>
+<details class="answer"><summary>The answer</summary><p>Two.</p>
+</details>
+<div class="cell"><div class="cell_input"><pre>wait_stream(side)
+wait_stream(main)</pre></div>
+<div class="cell_output"><pre>printed_this</pre></div></div>
+<details class="hint"><p>hinted</p></details>
+<details class="solution"><pre>solved_it</pre></details></section>
+<section id="more"><h2>More exercises</h2></section>
 </section></article></html>"""
 
 
@@ -25,7 +30,10 @@ def found():
 
 def test_each_section_is_found_for_itself(found):
     links = [section.link for section in found]
-    assert links == [LESSON["05"], *(f"{LESSON['05']}#{id}" for id in ("order", "more"))]
+    assert links == [
+        LESSON["05"],
+        *(f"{LESSON['05']}#{id}" for id in ("order", "more")),
+    ]
     first, order, more = found
     assert first.title == "05 · Streams" and first.where == ""
     assert first.text == "Order x.record_stream(s)."
@@ -44,12 +52,24 @@ def test_names_in_code_are_found_whole_and_by_their_last_part(found):
 
 def test_setup_outputs_hints_and_solutions_are_not_found(found):
     every = str(found)
-    for hidden in ("capture_output", "printed_this", "hinted", "solved_it", "Colab", "menu"):
+    for hidden in (
+        "capture_output",
+        "printed_this",
+        "hinted",
+        "solved_it",
+        "Colab",
+        "menu",
+    ):
         assert hidden not in every
 
 
 def test_chinese_is_found_by_pairs_of_characters():
     assert search.pairs("锁页内存 and 流") == "锁页 页内 内存 流"
+
+
+def test_the_head_of_a_page_of_messages_is_none():
+    kinds = [each.kind for each in search.sections("docs/errors/tpu.html", PAGE)]
+    assert kinds == ["page", "message", "aside"]
 
 
 def test_rows_of_lesson_16_are_found_as_messages():
@@ -93,7 +113,12 @@ def test_the_index_holds_what_is_shown_and_no_more_files_than_are_used(tmp_path,
     site = tmp_path / "site"
     search.write(site, found, tmp_path / "scratch")
     files = {file.name for file in (site / "pagefind").rglob("*") if file.is_file()}
-    assert {"pagefind.js", "pagefind-entry.json", "wasm.en.pagefind", "words.txt"} < files
+    assert {
+        "pagefind.js",
+        "pagefind-entry.json",
+        "wasm.en.pagefind",
+        "words.txt",
+    } < files
     others = {name.rpartition(".")[2] for name in files} - {"js", "json", "txt"}
     assert others == {"pagefind", "pf_meta", "pf_index", "pf_fragment"}
     assert "streams" in (site / "pagefind" / "words.txt").read_text(encoding="utf-8")

@@ -28,8 +28,8 @@ FOLDED = {"code", "hint", "solution", "shown-by"}
 BLOCKS = set("br dd div dt li p summary td th tr".split())
 # elements without an end
 VOID = set("area br col embed hr img input link meta source track wbr".split())
-# The kind of a page's sections, by its address: how much their words count, of 10, and
-# whether the first words that are found are code.
+# The kind of a page's sections, by its address. Others are for contributors, or only
+# list: docs/tasks.html, of which each task is found for itself.
 KINDS = {
     r"docs/answers": "answer",
     r"docs/errors/": "message",
@@ -41,13 +41,11 @@ KINDS = {
 }
 # sections that every lesson has
 ASIDE = {"What to remember", "Exercises", "More exercises", "Your own loop", "Deeper"}
-# for contributors, or only lists
-NOT_INDEXED = re.compile(r"CONTRIBUTING|docs/(?:contributing|evidence)|search|404|index")
 HAN = re.compile("[\u3400-\u9fff]+")
 NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 # what cannot be in a text stands between its parts
 MARK = "‖"
-WORDS = 400  # of a section's text; its words below are found, and not shown
+WORDS = 400  # of a section's text; names in code are found below, too
 
 
 class Section(NamedTuple):
@@ -65,8 +63,6 @@ class Section(NamedTuple):
 
 def kind_of(path):
     """Of a page, by its address; None for one that is not indexed."""
-    if NOT_INDEXED.match(path):
-        return None
     return next((kind for start, kind in KINDS.items() if re.match(start, path)), None)
 
 
@@ -141,11 +137,18 @@ def sections(path, page):
                 link=f"{path}#{part.id}" if where else path,
                 title=title,
                 where=where,
-                kind="aside" if title in ASIDE else kind,
+                kind=_kind_of_part(kind, title, first=not where),
                 text=" ".join(joined(part.text).split(" ")[:WORDS]),
                 words=names_in(part.code),
             )
             where = where or title
+
+
+def _kind_of_part(kind, title, first):
+    if title in ASIDE:
+        return "aside"
+    # the head of a page of many messages, terms or answers is none
+    return "page" if first and kind != "lesson" else kind
 
 
 def joined(texts):
@@ -254,5 +257,7 @@ def write(site, found, scratch):
 
 def known_words(found):
     """Words of titles, for which what was typed may be a typing error."""
-    titles = " ".join(f"{each.title} {each.words}" for each in found if each.kind in HEADS)
+    titles = " ".join(
+        f"{each.title} {each.words}" for each in found if each.kind in HEADS
+    )
     return sorted(set(re.findall(r"\b[a-z]{5,}\b", titles.lower())))

@@ -1,5 +1,5 @@
-"""The search of the built site, in a browser: what it finds first, what it loads, how it
-is used.
+"""The search of the built site, in a browser: what it finds first, what it loads, how
+it is used.
 """
 
 import contextlib
