@@ -17,7 +17,7 @@ from nbformat import v4
 from course.exercises import lesson_exercises
 from tools.lessons.notebooks import lessons
 from tools.lessons.questions import ASKS as ASKING
-from tools.site import pages, website
+from tools.site import website
 from tools.site.pages import page
 
 ASK = 'predict("05.race", "The sum is", "4", "0")'

@@ -198,7 +198,7 @@ def test_a_word_is_written_by_an_input_method(page, address):
 def test_everybody_can_read_it(scheme, width, page, address):
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 700})
-    page.goto(address + STREAMS)
+    page.goto(f"{address}docs/paths.html")  # a light one: axe looks at all of it
     page.keyboard.press("/")
     for query in ("torch.cuda.memory._record_memory_history", "CUDA out of memory"):
         page.locator("dialog.search input").fill(query)
