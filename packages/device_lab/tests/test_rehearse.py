@@ -97,6 +97,16 @@ def test_autocast_for_the_cpu_is_the_device_s(autocast):
     assert next(both).peak == next(both).peak
 
 
+def test_a_step_may_ask_whether_bfloat16_is_native():
+    """As the recipe of lesson 08 does, with the argument by its name."""
+
+    def asked(device="cuda"):
+        assert torch.cuda.is_bf16_supported(including_emulation=False)
+        return torch.autocast(device, dtype=torch.bfloat16)
+
+    assert rehearse(training(casts=asked), lower=False).peak == usual(HALF).peak
+
+
 @pytest.mark.slow
 def test_checkpoints_are_suggested_under_autocast():
     need = rehearse(training(casts=HALF))

@@ -227,7 +227,7 @@ def _of_autocast(state):
     yield mock.patch.object(torch, "clear_autocast_cache", state.casts.clear)
     common = torch.cuda.amp.common
     yield mock.patch.object(common, "amp_definitely_not_available", lambda: False)
-    yield mock.patch.object(torch.cuda, "is_bf16_supported", lambda *_: True)
+    yield mock.patch.object(torch.cuda, "is_bf16_supported", lambda *_, **__: True)
 
 
 def _of_optimizers(kind):
