@@ -314,9 +314,8 @@ def matmul_beside_sum(x, main, side):
     return matmul, total
 """,
         praise=(
-            "Between the block and the last wait stands all that may overlap: the"
-            " shorter the way back, the less. The memory of the matmul belongs to side:"
-            " section 3."
+            "What stands between the block and the last wait may overlap with the"
+            " block. The memory of the matmul belongs to side: section 3."
         ),
     ),
     Exercise(
