@@ -1,26 +1,23 @@
 """Exercises of lesson 05."""
 
 import contextlib
-import threading
-import time
-from concurrent.futures import Future
 
 import torch
 
 from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
-from exercises.doubles.streams import CudaStreams, SpyStream
+from exercises.doubles.streams import CudaStreams
 from simulate.timeline import Op, makespan, races, schedule
 
 
 @contextlib.contextmanager
-def streams_of_a_gpu():
-    """Streams in place of those of torch.cuda, where `side` has made the input; Wrong
+def streams_of_a_gpu(made_on="side"):
+    """Streams in place of those of torch.cuda, one of which has made the input; Wrong
     if the host waits in the block, or `main` is not current after it.
     """
     gpu = CudaStreams()
-    gpu.side.before.add("input")
+    getattr(gpu, made_on).before.add("input")
     with gpu.in_place_of_cuda():
         yield gpu
     if gpu.held:
@@ -46,7 +43,9 @@ def check_sum_on_main(answer):
         expect.tensor(got, batch.sum(), shown)
         users = gpu.users(batch)
         lost = gpu.main not in users and not gpu.all_before(gpu.side)
-        overwritten = "side from writing into the block of batch while main still reads"
+        overwritten = (
+            "side from writing into the block of batch while main still reads it"
+        )
         expect.no_slip(
             [
                 (
@@ -64,127 +63,53 @@ def check_sum_on_main(answer):
                     "you recorded side, whose block it is anyway; the allocator must"
                     f" hear of the other user. As it is, nothing keeps {overwritten}",
                 ),
-                (lost, f"nothing keeps {overwritten} it"),
+                (lost, f"nothing keeps {overwritten}"),
             ]
         )
 
 
-def check_make_then_use(answer):
-    for _ in range(2):
-        launched, returned = [], threading.Event()
-        streams = [SpyStream(launched=launched) for _ in range(2)]
-        log = []  # pairs (what, in which thread)
-        late = _run_on(*streams, returned, log, answer)
-        ended = [stream.end(10) for stream in streams]
-        expect.no_slip(_launch_slips(log, streams[0].host))
-        expect.no_slip(_wait_slips(*streams, ended, late))
-        expect.no_slip(_order_slips(*streams, log, launched))
+def check_matmul_beside_sum(answer):
+    for values in [[1.0, 2.0], [3.0, -4.0]], [[0.5]]:
+        x, shown = torch.tensor(values), f"x = {values}"
+        with streams_of_a_gpu(made_on="main") as gpu:
+            got = call(answer, x, gpu.main, gpu.side, shown=shown)
+        pair = expect.instance(got, (list, tuple), shown, "the matmul and the sum")
+        if len(pair) != 2:
+            raise Wrong(f"for {shown} you returned {got!r}, expected two tensors")
+        for found, expected in zip(pair, (x @ x, x.sum()), strict=True):
+            expect.tensor(found, expected, shown)
+        expect.no_slip(_beside_slips(gpu, *map(gpu.last_work, pair)))
 
 
-def _run_on(producer, consumer, returned, log, answer):
-    """Call the answer, with a `make` that does not end as long as `use` may still come
-    too early; whether it was back only after `make` had ended.
-    """
-
-    def note(what):
-        log.append((what, threading.get_ident()))
-
-    def over():
-        settled = returned.is_set() and consumer.stands()
-        # a host that waits launches nothing more
-        return "use" in dict(log) or producer.held or consumer.held or settled
-
-    def make():
-        note("make")
-        if threading.get_ident() == producer.thread:
-            _until(over, 2)  # waits of other kinds, such as a lock, are not seen
-        note("made")
-
-    given = producer, consumer, make, lambda: note("use")
-    try:
-        call(answer, *given, shown="two toy streams")
-        return "made" in dict(log)
-    finally:
-        returned.set()
-
-
-def _launch_slips(log, host):
-    for name in ("make", "use"):
-        yield (
-            (name, host) in log,
-            f"your function ran {name} itself. launch takes the function, without"
-            f" (): launch({name})",
-        )
-
-
-def _wait_slips(producer, consumer, ended, late):
-    """Whether the host waited, and whether all that was launched ended well."""
-    for how in producer.held + consumer.held:
-        yield (
-            True,
-            f"you called {how}, which holds the host: let the consumer wait instead",
-        )
+def _beside_slips(gpu, matmul, total):
+    """What is wrong with two operations, given as CudaStreams.last_work gives them."""
     yield (
-        late,
-        "your function came back only after make had ended: the host has waited",
+        matmul.stream is not gpu.side,
+        "the matmul ran on main: with streams.stream(side) sends a block to side",
     )
-    for name, stream, end in zip(
-        ("producer", "consumer"), (producer, consumer), ended, strict=True
-    ):
-        error = stream.error
-        yield error, f"what you launched on {name} raised {error!r}"
-        yield not end, f"{name} never came to its end: it waits for itself"
-
-
-def _order_slips(producer, consumer, log, launched):
-    ran, where = [what for what, _ in log], dict(log)
-    counts = ran.count("make"), ran.count("use")
     yield (
-        counts != (1, 1),
-        f"each must be launched once: make ran {counts[0]} times, use {counts[1]}"
-        " times",
+        total.stream is not gpu.main,
+        "the sum ran on side, too: launch it outside the block",
     )
-    for name, stream, its in (
-        ("make", producer, "producer"),
-        ("use", consumer, "consumer"),
-    ):
-        yield (
-            where[name] != stream.thread,
-            f"{name} is not on the {its}. Launch {name} on {its}",
-        )
-    if ran != ["make", "made", "use"]:
-        why = _misplaced(launched, producer)
-        yield True, f"use ran while make was still running: {why}"
-
-
-def _misplaced(launched, producer):
-    """Why the waits among the functions that were launched do not help: the first of
-    them.
-    """
-    waits = [isinstance(getattr(fn, "__self__", None), Future) for _, fn in launched]
-    if not any(waits):
-        return "nothing makes the consumer wait for it"
-    first = waits.index(True)
-    if launched[first][0] is producer:
-        return "the producer waits. It is the consumer that must wait"
-    if producer in [stream for stream, _ in launched[first:]]:
-        return (
-            "the consumer's wait stands before the launch of make, and so waits only"
-            " for what was in the queue then"
-        )
-    if first == len(launched) - 1:
-        return (
-            "the consumer's wait stands after the launch of use, and so holds up only"
-            " what is launched later"
-        )
-    return "the consumer waits, but for an event that does not come after make"
-
-
-def _until(condition, seconds):
-    """Wait until the condition holds, at most so many seconds."""
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.0005)
+    yield (
+        "input" not in matmul.before,
+        "side does not wait for main before it reads x: main may still be writing it",
+    )
+    yield (
+        matmul.number in total.before,
+        "main waits for side before the sum is launched, so nothing overlaps: launch"
+        " the sum, then wait",
+    )
+    yield (
+        total.number in matmul.before,
+        "side waits for the sum, too, so nothing overlaps: launch the sum after side's"
+        " wait",
+    )
+    yield (
+        matmul.number not in gpu.main.before,
+        "in the end main does not wait for side: who uses the matmul may read it before"
+        " it is there",
+    )
 
 
 OPERATIONS = {
@@ -364,30 +289,33 @@ def _pairs(answer):
 EXERCISES = [
     Exercise(
         number="05.1",
-        title="One wait between two streams",
-        name="make_then_use",
+        title="A matmul beside a sum",
+        name="matmul_beside_sum",
         stars=1,
-        check=check_make_then_use,
+        check=check_matmul_beside_sum,
         hints=[
-            "Three lines. The first puts make into the queue of the producer.",
+            "It is the recipe, with the sum in the place of its other work.",
             (
-                "Before use is launched, the consumer must get a note in its queue:"
-                " wait for what is in that other one."
+                "side waits for main; then a block of side with the matmul; the sum"
+                " stands behind the block, not in it."
             ),
             (
-                "The reader waits: consumer.wait_stream(producer), between the two"
-                " launches."
+                "main.wait_stream(side) comes last: behind the launch of the sum,"
+                " before the return."
             ),
         ],
         solution="""
-def make_then_use(producer, consumer, make, use):
-    producer.launch(make)
-    consumer.wait_stream(producer)
-    consumer.launch(use)
+def matmul_beside_sum(x, main, side):
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        matmul = x @ x
+    total = x.sum()
+    main.wait_stream(side)
+    return matmul, total
 """,
         praise=(
-            "If the producer had more work behind make, wait_stream would wait for"
-            " that, too. An event recorded right after make waits for make alone."
+            "What stands between the block and the last wait may overlap with the"
+            " block. The memory of the matmul belongs to side: section 3."
         ),
     ),
     Exercise(
@@ -417,9 +345,9 @@ def sum_on_main(batch, main, side):
     return batch.sum()
 """,
         praise=(
-            "A loader that copies ahead does this for every batch, as the prefetcher"
-            " below. With side.wait_stream(main) after the sum instead no block is kept"
-            " back, but the next copy waits for all that main has launched so far."
+            "The prefetcher of section 5 waits back instead, with"
+            " side.wait_stream(main): no block is kept back, but the next copy waits"
+            " for all that main has launched so far."
         ),
     ),
     Exercise(

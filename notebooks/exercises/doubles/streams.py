@@ -11,6 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from typing import NamedTuple
 from unittest import mock
 
 import torch
@@ -93,6 +94,14 @@ class CudaEvent:
         return self.gpu.asked()
 
 
+class Work(NamedTuple):
+    """An operation: its number, from 1; its stream; what surely comes before it."""
+
+    number: int
+    stream: CudaStream
+    before: set
+
+
 class CudaStreams(TorchFunctionMode):
     """Two streams of a GPU, `main` and `side`; notes on which of them each operation on
     tensors runs, and after which work. The tensors are the CPU's.
@@ -109,6 +118,7 @@ class CudaStreams(TorchFunctionMode):
         self.main, self.side = CudaStream("main", self), CudaStream("side", self)
         self.current, self.work, self.held, self._asked = [self.main], [], [], 0
         self._recorded = []  # pairs (tensor, stream)
+        self._made = []  # what each operation gave
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if function == torch.Tensor.is_cuda.__get__:
@@ -123,6 +133,7 @@ class CudaStreams(TorchFunctionMode):
             if writes or not (given_back or name.startswith("empty")):
                 self.work.append((stream, set(stream.before)))
                 stream.before.add(len(self.work))
+                self._made.append(result)
         return result
 
     def asked(self):
@@ -180,6 +191,15 @@ class CudaStreams(TorchFunctionMode):
         """Whether all operations surely come before what is launched there now."""
         return set(range(1, len(self.work) + 1)) <= stream.before
 
+    def last_work(self, x: torch.Tensor) -> Work:
+        """The last operation whose result has the memory of `x`; with the number 0
+        where there is none.
+        """
+        for number in range(len(self.work), 0, -1):
+            if _same_memory(self._made[number - 1], x):
+                return Work(number, *self.work[number - 1])
+        return Work(0, self.main, set())
+
     def users(self, x: torch.Tensor) -> list[CudaStream]:
         """The streams that record_stream has named for the memory of `x`."""
         return [s for tensor, s in self._recorded if _same_memory(tensor, x)]
@@ -230,8 +250,6 @@ class SpyStream(ToyStream):
         it: what is too early is then too early on any machine
     at_launch, around: called with the number of an operation, 0 for the first, when it
         is launched, and for a context to run it in
-    launched: a list that streams may share: pairs (stream, function), waits included,
-        in the order of the host's calls
 
     events: those of what was launched; pending: how many were not done at each launch
     held: the host's waits, such as "result()"; told: whether the stream was told to
@@ -243,22 +261,19 @@ class SpyStream(ToyStream):
         hold: float = 0.0,
         at_launch: Callable = int,
         around: Callable = contextlib.nullcontext,
-        launched: list | None = None,
     ):
         super().__init__()
         self.thread = self._worker.submit(threading.get_ident).result()
         self.host, self.hold = threading.get_ident(), hold
         self.at_launch, self.around = at_launch, around
-        self.launched = [] if launched is None else launched
         self.events, self.gates, self.pending, self.held = [], [], [], []
-        self.told, self.now, self.error = False, None, None
+        self.told, self.error = False, None
 
     def launch(self, fn, *args):
         number = len(self.gates)
         self.pending.append(sum(not Future.done(event) for event in self.events))
         self.gates.append(threading.Event())
         self.at_launch(number)
-        self.launched.append((self, fn))
         event = self._spied(super().launch(self._run, number, fn, *args))
         self.events.append(event)
         return event
@@ -270,7 +285,6 @@ class SpyStream(ToyStream):
 
     def _run(self, number, fn, *args):
         self.gates[number].wait(self.hold)
-        self.now = fn
         try:
             with self.around(number):
                 return fn(*args)
@@ -281,11 +295,9 @@ class SpyStream(ToyStream):
     def wait_event(self, event):
         _expect(event, Future, NO_EVENT)
         self.told = True
-        self.launched.append((self, event.result))
         self._spied(super().launch(self._wait, event))
 
     def _wait(self, event):
-        self.now = event.result
         event.result()
 
     def wait_stream(self, other):
@@ -302,15 +314,6 @@ class SpyStream(ToyStream):
             self.held.append(how)
             for gate in self.gates[: number + 1]:
                 gate.set()
-
-    def stands(self) -> bool:
-        """Whether the queue is empty, or what is at its head waits for an event that
-        has not come.
-        """
-        if Future.done(self.record_event()):
-            return True
-        event = getattr(self.now, "__self__", None)
-        return isinstance(event, Future) and not Future.done(event)
 
     def end(self, seconds: float = 5.0) -> bool:
         """Let everything run; whether all of it ended within so many seconds."""

@@ -4,41 +4,72 @@ from tests.exercises.answers import SOLUTION, Answers, edit
 
 ANSWERS = {}
 
-MAKE_THEN_USE = SOLUTION["05.1"]
+BESIDE = SOLUTION["05.1"]
 ANSWERS["05.1"] = Answers(
     right=[
         """
-def make_then_use(producer, consumer, make, use):
-    consumer.wait_event(producer.launch(make))
-    return consumer.launch(use)
+def matmul_beside_sum(x, main, side):
+    side.wait_event(main.record_event())
+    total = x.sum()
+    with torch.cpu.stream(side):
+        matmul = torch.mm(x, x)
+        done = side.record_event()
+    main.wait_event(done)
+    matmul.record_stream(main)
+    return [matmul, total]
 """,
         """
-import threading
-
-def make_then_use(producer, consumer, make, use):
-    made = threading.Event()
-    producer.launch(lambda: (make(), made.set()))
-    consumer.launch(lambda: (made.wait(), use()))
+def matmul_beside_sum(x, main, side):
+    side.wait_stream(main)
+    torch.cuda.set_stream(side)
+    matmul = x.matmul(x)
+    torch.cuda.set_stream(main)
+    total = torch.sum(x)
+    torch.cuda.current_stream().wait_stream(side)
+    return matmul, total
 """,
     ],
     wrong={
         edit(
-            MAKE_THEN_USE, ("wait_stream", "wait_event")
-        ): "for a stream there is wait_stream",
-        """
-def make_then_use(producer, consumer, make, use):
-    producer.launch(make).result()
-    consumer.launch(use)
-""": "you called result(), which holds the host",
-        """
-def make_then_use(producer, consumer, make, use):
-    consumer.wait_stream(producer)
-    producer.launch(make)
-    consumer.launch(use)
-""": "the consumer's wait stands before the launch of make",
+            BESIDE, ("    side.wait_stream(main)\n", "")
+        ): "side does not wait for main before it reads x",
         edit(
-            MAKE_THEN_USE, ("(make)", "(make())"), ("(use)", "(use())")
-        ): "your function ran make itself",
+            BESIDE, ("    main.wait_stream(side)\n", "")
+        ): "in the end main does not wait for side",
+        edit(
+            BESIDE,
+            (
+                "    total = x.sum()\n    main.wait_stream(side)\n",
+                "    main.wait_stream(side)\n    total = x.sum()\n",
+            ),
+        ): "main waits for side before the sum is launched",
+        edit(BESIDE, ("    total =", "        total =")): "the sum ran on side, too",
+        edit(
+            BESIDE, ("    with torch.cuda.stream(side):\n    ", "")
+        ): "the matmul ran on main",
+        edit(BESIDE, ("main.wait_stream(side)", "side.synchronize()")): (
+            "holds the host"
+        ),
+        """
+def matmul_beside_sum(x, main, side):
+    total = x.sum()
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        matmul = x @ x
+    main.wait_stream(side)
+    return matmul, total
+""": "side waits for the sum, too",
+        edit(BESIDE, ("return matmul, total", "return matmul")): (
+            "expected the matmul and the sum"
+        ),
+        edit(BESIDE, ("return matmul, total", "return total, matmul")): (
+            "expected [[7.0"
+        ),
+    },
+    equivalent={
+        "with torch.cuda.stream(side): → with side:": (
+            "A stream is a context manager itself, in 2.9 already."
+        ),
     },
 )
 

@@ -54,6 +54,16 @@ def test_a_wait_for_a_wait_is_passed_on(gpu):
     assert gpu.all_after("batch") and gpu.ran_on(gpu.side) and not gpu.ran_on(gpu.main)
 
 
+def test_the_last_work_is_found_by_its_memory(gpu):
+    x = torch.ones(2)
+    with torch.cuda.stream(gpu.side):
+        y = x + 1
+        y.add_(1)
+    assert gpu.last_work(y.view(1, 2)) == (3, gpu.side, {2})
+    assert gpu.last_work(x).number == 1
+    assert gpu.last_work(torch.empty(2)) == (0, gpu.main, set())
+
+
 def test_neither_views_nor_empty_tensors_are_work(gpu):
     y = torch.empty(4).view(2, 2)
     assert y.contiguous() is y and not gpu.work
@@ -143,18 +153,13 @@ def test_held_work_runs_in_the_end():
 
 
 def test_the_wait_of_a_stream_is_not_one_of_the_host():
-    launched, one = [], SpyStream(hold=20)
-    two = SpyStream(launched=launched)
+    one, two = SpyStream(hold=20), SpyStream()
     event = one.launch(threading.get_ident)
     two.wait_event(event)
     two.launch(event.result)
     assert not two.held and not one.held and two.told and not one.told
-    assert launched == [(two, event.result)] * 2
-    while not two.stands():
-        pass
     assert not two.end(0.05) and one.end() and two.end()
     assert event.result() == one.thread and not two.launch(int).result()
-    assert two.stands() and one.stands()
 
 
 def test_an_operation_has_a_number_and_its_errors_are_kept():
