@@ -248,7 +248,7 @@ def sum_above(y):
         praise=(
             "Each shape is known before any number. That is enough on XLA. A device"
             " that lacks an operation cuts all the same: PyTorch's own has no"
-            " `torch.where` (section 9), and there (y * (y > 1)).sum() does not cut."
+            " `torch.where` (section 8), and there (y * (y > 1)).sum() does not cut."
         ),
     ),
     Exercise(
