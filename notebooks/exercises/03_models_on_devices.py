@@ -531,7 +531,7 @@ def load_onto(model, file, device):
 """,
         praise=(
             "With a model on meta whose buffers are all in the file,"
-            " load_state_dict(state, assign=True) saves the second copy (section 9)."
+            " load_state_dict(state, assign=True) saves the second copy (section 10)."
         ),
     ),
     Exercise(

@@ -2,6 +2,9 @@
 nothing at all.
 """
 
+import json
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -13,6 +16,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
+from simulate import fake
 from simulate.fake import (
     Fetched,
     MetaAsGpu,
@@ -81,6 +85,138 @@ def test_a_newer_pytorch_may_lack_what_is_switched_off(monkeypatch, owner, name)
     with fake_gpus():
         assert str(torch.ones(2, device="cuda:1").device) == "cuda:1"
     assert not hasattr(owner, name)
+
+
+# how a reader tries to have a gradient or a model on a fake GPU
+GRADIENTS = [
+    "torch.ones(2, requires_grad=True).to('cuda:0')",
+    "torch.ones(2, requires_grad=True).cuda(1)",
+    "leaf.to('cuda')",
+    "leaf.detach().clone().requires_grad_().cuda()",
+    "torch.ones(2, device='cuda:0', requires_grad=True) * 2",
+    "torch.tensor([1.0], device='cuda', requires_grad=True)",
+    "torch.ones(2, device='cuda').requires_grad_() * 2",
+    "setattr(torch.ones(2, device='cuda'), 'requires_grad', True)",
+    "nn.Parameter(torch.ones(2, device='cuda:0')) * 2",
+    "nn.Linear(2, 2, device='cuda:0')",
+    "nn.Linear(2, 2, device='cuda')(torch.ones(1, 2, device='cuda'))",
+    "nn.Embedding(3, 2, device='cuda:1')",
+    "nn.Linear(2, 2).to('cuda:0')",
+    "nn.Linear(2, 2).cuda()",
+    "nn.Linear(2, 2).cuda(1)",
+    "model.to('cuda')",
+    "model.cuda(1)",
+    "model.requires_grad_(False).to('cuda:0')",
+    "(leaf.sum() * torch.ones(2, device='cuda:0')).sum().backward()",
+    "(leaf.sum() + torch.ones((), device='cuda:0')).backward()",
+    "torch.where(there > 0, leaf.sum(), there)",
+    "Crosses.apply(leaf)",
+    "torch.func.grad(torch.sum)(there)",
+    "torch.autograd.functional.jacobian(torch.exp, there)",
+]
+WORKS = {
+    "torch.ones(2).cuda().device": "cuda:0",
+    "torch.ones(2).cuda(1).device": "cuda:1",
+    "torch.ones(2).cuda(device=1).device": "cuda:1",
+    "there.cuda('cuda:1').device": "cuda:1",
+    "torch.ones(2).to('cuda').device": "cuda:0",
+    "torch.ones(2).to(1).device": "cuda:1",
+    "torch.ones(2).to(device='cuda', dtype=torch.float16).device": "cuda:0",
+    "torch.ones(2).to('cuda', non_blocking=True).device": "cuda:0",
+    "torch.ones(2).to(torch.float16, False).dtype": "torch.float16",
+    "there.to('cpu').device": "cpu",
+    "there.requires_grad_(False).requires_grad": "False",
+    "nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()": "None",
+    "model(torch.ones(1, 2)).sum().backward()": "None",
+    "Crosses.apply(torch.ones(2)).device": "cuda:0",
+}
+OTHER = {
+    "there.sum().item()": "has no numbers, and `item` needs one",
+    "there.tolist()": "has no numbers",
+    "f'{there.sum():.2f}'": "has no numbers",
+    "1 if there.sum() > 0 else 0": "has no numbers, and `__bool__` needs one",
+    "torch.ones(2).numpy()": "has no numbers, and `numpy` needs one",
+    "there.numpy()": "can't convert cuda:0 device type tensor to numpy",
+    "np.asarray(there)": "can't convert cuda:0 device type tensor to numpy",
+}
+# the words depend on whether the build knows CUDA: an error or a result, no more
+ONE_LINE = ["there.nonzero()", "there[there > 0]", "there[0]", "there.copy_(leaf)"]
+TRY = """
+import json, sys
+import numpy as np
+import torch
+from torch import nn
+from simulate.fake import fake_gpus
+
+class Crosses(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.to("cuda:0")
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.cpu()
+
+for line in json.loads(sys.argv[1]):
+    print(json.dumps(line), flush=True)  # the last one, if the process ends here
+    model, leaf = nn.Linear(2, 2), torch.ones(2, requires_grad=True)
+    try:
+        with fake_gpus():
+            there = torch.ones(2, device="cuda:0")
+            said = str(eval(line))
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+    assert {type(p) for p in model.parameters()} == {nn.Parameter}
+    assert str(model.weight.device) == "cpu"
+    print(json.dumps(said), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def tried():
+    """Line → what came of it, from a process of its own: PyTorch ends one in which a
+    fake GPU gets a gradient.
+    """
+    lines = [*GRADIENTS, *WORKS, *OTHER, *ONE_LINE]
+    command = [sys.executable, "-c", TRY, json.dumps(lines)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    said = list(map(json.loads, ran.stdout.splitlines()))
+    assert ran.returncode == 0, f"{said[-1]} ended it: {ran.stderr[-2000:]}"
+    return dict(zip(said[::2], said[1::2], strict=True))
+
+
+@pytest.mark.parametrize("line", GRADIENTS)
+def test_a_fake_gpu_refuses_gradients_and_models_in_one_line(tried, line):
+    lines = [fake.NO_GRADIENTS]
+    if torch.__version__.startswith(
+        "2.9"
+    ):  # moves of what was made outside ask for a GPU first
+        lines += [fake.NO_GPU.format(name=name) for name in ("to", "cuda")]
+    assert tried[line].removeprefix("RuntimeError: ") in lines
+
+
+@pytest.mark.parametrize("line", WORKS)
+def test_a_fake_gpu_needs_no_number_and_a_cpu_keeps_its_gradients(tried, line):
+    assert tried[line] == WORKS[line]
+
+
+@pytest.mark.parametrize("line", OTHER)
+def test_what_needs_a_value_says_so(tried, line):
+    assert OTHER[line] in tried[line]
+
+
+@pytest.mark.parametrize("line", ONE_LINE)
+def test_what_asks_for_a_real_gpu_says_so(tried, line):
+    said = tried[line]
+    fine = "has no numbers" in said or "cannot do" in said or "Error" not in said
+    assert (fine or said.endswith(fake.NO_GRADIENTS)) and "\n" not in said
+
+
+def test_what_fake_gpus_replaces_is_put_back():
+    before = vars(torch.autograd.Function)["apply"]
+    with fake_gpus():
+        pass
+    assert vars(torch.autograd.Function)["apply"] is before
 
 
 @pytest.mark.parametrize(
