@@ -554,9 +554,9 @@ const lookup = (rules, ruled = () => []) => {
       const text = (unknown || said(paste)).slice(0, rules.SHORT);
       const near = !answers.length && (unknown || !others.length) ? nearest(text) : [];
       const found = [...answers.map(({entry}) => entry), ...near.map(([entry]) => entry)];
-      const said = new Map([...ranked.map(({entry, wording}) => [entry, wording]), ...near]);
+      const fits = [...ranked.map(({entry, wording}) => [entry, wording]), ...near];
       return {found, others: others.map(({entry}) => entry), near: near.length > 0,
-        unknown, said};
+        unknown, said: new Map(fits)};
     }
 
     // Places {entry, wording, start, end, rank, from, to (lines)}, the best first.

@@ -40,7 +40,7 @@ html:not(.astray) .published { display: none; }
 html .published { display: block !important; }</style></noscript>
 """
 # where neither is: the site that is known
-PUBLISHED = '<p class="published">The course begins <a href="{0}">at {0}</a>.</p>'
+PUBLISHED = '<p class="published">The course begins at <a href="{0}">{0}</a>.</p>'
 
 
 def finish(page, site):
