@@ -158,10 +158,12 @@ const inLines = (block) => {
 document.querySelectorAll("article .message pre").forEach(inLines);
 
 // On a phone, words of code that are longer than their place go on in the next line, as
-// if broken anywhere. Here they are told where: behind a dot, a stroke, a bracket.
-// Only there, as what a search highlights must not be in pieces.
-const LONG = 12;  // letters
+// if broken anywhere. Here they are told where: behind a dot, a stroke, a bracket, and in
+// a long name behind its underlines. Only there, as what a search highlights must not be
+// in pieces.
+const LONG = 12, LONG_NAME = 28;  // letters
 const JOINT = /(?<=[\w)\]"'][.,/:=([{#)\]]+)(?=["'\w…])/;
+const UNDERLINE = /(?<=[a-z0-9]_)(?=[a-z0-9])/i;
 const placesOfCode = "code, a, td, th, .message pre, .output pre, .said";
 const joints = (root) => {
   const found = [], texts = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
@@ -171,8 +173,11 @@ const joints = (root) => {
       && text.data.split(/\s/).some((word) => word.length > LONG);
     if (isLong && text.parentElement.closest(placesOfCode)) found.push(text);
   }
+  const isLongName = (part) => part.split(/\W/).some((name) => name.length > LONG_NAME);
   for (const text of found) {
-    text.replaceWith(...text.data.split(JOINT).flatMap((part, n) =>
+    const parts = text.data.split(JOINT)
+      .flatMap((part) => isLongName(part) ? part.split(UNDERLINE) : [part]);
+    text.replaceWith(...parts.flatMap((part, n) =>
       n ? [document.createElement("wbr"), part] : [part]));
   }
 };
@@ -180,7 +185,13 @@ const phone = matchMedia("(max-width: 46em)"), article = document.querySelector(
 // of what has come into the page; messages.js calls it, too
 const fitPhone = (root) => phone.matches && joints(root);
 if (phone.matches) joints(article);
-else phone.addEventListener("change", () => joints(article), {once: true});
+else {
+  phone.addEventListener("change", () => joints(article), {once: true});
+  // addresses also elsewhere
+  for (const link of article.querySelectorAll("a")) {
+    if (link.textContent.startsWith("https://")) joints(link);
+  }
+}
 
 // A picture that is shown smaller than it is: a tap shows it whole, to scroll in.
 const whole = document.createElement("dialog");
