@@ -162,23 +162,26 @@ document.querySelectorAll("article .message pre").forEach(inLines);
 // a long name behind its underlines. Only there, as what a search highlights must not be
 // in pieces.
 const LONG = 12, LONG_NAME = 28;  // letters
-const JOINT = /(?<=[\w)\]"'][.,/:=([{#)\]]+)(?=["'\w…])/;
+const JOINT = /(?<=[\w)\]"'][.,/:=([{#)\]]+)(?=["'\w…])(?<!\d[.,:](?=\d))/;
 const UNDERLINE = /(?<=[a-z0-9]_)(?=[a-z0-9])/i;
 const placesOfCode = "code, a, td, th, .message pre, .output pre, .said";
+const atJoints = (word) => {
+  const isLong = (part) => part.split(/\W/).some((name) => name.length > LONG_NAME);
+  const parts = word.length > LONG ? word.split(JOINT) : [word];
+  return parts.flatMap((part) => isLong(part) ? part.split(UNDERLINE) : [part])
+    .flatMap((part, n) => n ? [document.createElement("wbr"), part] : [part]);
+};
 const joints = (root) => {
   const found = [], texts = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) {
     const text = texts.currentNode;
-    const isLong = text.length > LONG
-      && text.data.split(/\s/).some((word) => word.length > LONG);
-    if (isLong && text.parentElement.closest(placesOfCode)) found.push(text);
+    if (text.length > LONG && text.parentElement.closest(placesOfCode)) found.push(text);
   }
-  const isLongName = (part) => part.split(/\W/).some((name) => name.length > LONG_NAME);
   for (const text of found) {
-    const parts = text.data.split(JOINT)
-      .flatMap((part) => isLongName(part) ? part.split(UNDERLINE) : [part]);
-    text.replaceWith(...parts.flatMap((part, n) =>
-      n ? [document.createElement("wbr"), part] : [part]));
+    const parts = text.data.split(/(\s+)/).flatMap(atJoints), place = text.parentElement;
+    if (parts.every((part) => typeof part === "string")) continue;
+    text.replaceWith(...parts);
+    place.normalize();  // words beside each other are one text again
   }
 };
 const phone = matchMedia("(max-width: 46em)"), article = document.querySelector("article");

@@ -50,7 +50,9 @@ def finish(page, site):
     text = page.read_text(encoding="utf-8")
     folder = re.escape(urlparse(site).path.rstrip("/") + "/")
     text = re.sub(rf'(\b(?:href|src|action)="){folder}', r"\1", text)
-    text = re.sub('<meta charset="utf-8">', lambda found: found[0] + SCRIPT, text, count=1)
+    text = re.sub(
+        '<meta charset="utf-8">', lambda found: found[0] + SCRIPT, text, count=1
+    )
     link = PUBLISHED.format(html.escape(site))
     text = text.replace("</article>", f"{link}</article>", 1)
     page.write_text(text, encoding="utf-8")

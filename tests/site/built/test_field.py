@@ -324,8 +324,8 @@ def test_the_message_of_a_line_that_failed_is_searched(page, found):
     assert "E: odd Search for Odd <i>things</i> in github.com" in shown
 
 
-NOTED = """return {first: [], others: [], listing: [], said: {}, unknown: "", search: "",
-    tracker: ["", "a/b", false], notes: [`${text}, ${self.looks}`]}"""
+NOTED = """return {first: [], others: [], listing: [], said: {}, unknown: "",
+    search: "", tracker: ["", "a/b", false], notes: [`${text}, ${self.looks}`]}"""
 
 
 def test_it_looks_once_when_the_keys_pause(page, found):

@@ -352,7 +352,9 @@ def test_each_guess_is_judged_as_its_answer_says(path, page, address):
         for item in question.locator("li[data-said]").all():
             item.locator("button").dispatch_event("click")
             told = item.get_attribute("data-said")
-            word = {"right": "✓", "wrong": "Not this time."}[said.get_attribute("class")]
+            word = {"right": "✓", "wrong": "Not this time."}[
+                said.get_attribute("class")
+            ]
             expect(said).to_have_text(f"{word} {told}")
             judged.append(word)
         assert judged.count("✓") == 1 or not judged
@@ -380,7 +382,9 @@ LOOKED_UP = ["kit", "tpu", "recipes", "evidence", "errors/mixed-precision"]
 
 
 @pytest.mark.parametrize("width", [390, 1366])
-@pytest.mark.parametrize("path", [*[f"docs/{name}.html" for name in LOOKED_UP], STREAMS])
+@pytest.mark.parametrize(
+    "path", [*[f"docs/{name}.html" for name in LOOKED_UP], STREAMS]
+)
 def test_no_word_is_broken_in_its_middle(path, width, contexts, address):
     page = contexts["light"].new_page()
     page.set_viewport_size({"width": width, "height": 900})
