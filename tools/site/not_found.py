@@ -1,15 +1,15 @@
-"""The page for wrong addresses, 404.html. A server shows it in place of any page, however
-deep its address, and the site may stand in any folder: so the page finds out where that
-is, in the reader's browser, before it asks for a style.
+"""The page for wrong addresses, 404.html. A server shows it in place of any page,
+however deep its address, and the site may stand in any folder: so the page finds out
+where that is, in the reader's browser, before it asks for a style.
 """
 
 import html
 import re
 from urllib.parse import urlparse
 
-# For each folder of the address, the deepest first, document.write() has the browser ask
-# for _static/root.js, and wait. Links of the page then start where it was found. Those to
-# a place on the page itself stay there.
+# For each folder of the address, the deepest first, document.write() has the browser
+# ask for _static/root.js, and wait. Links of the page then start where it was found.
+# Those to a place on the page itself stay there.
 SCRIPT = """\
 <script>
 {
@@ -44,15 +44,14 @@ PUBLISHED = '<p class="published">The course begins at <a href="{0}">{0}</a>.</p
 
 
 def finish(page, site):
-    """Let the page that Sphinx has written, whose addresses are those of `site`, work in
-    any folder.
+    """Let the page that Sphinx has written, whose addresses are those of `site`, work
+    in any folder.
     """
     text = page.read_text(encoding="utf-8")
     folder = re.escape(urlparse(site).path.rstrip("/") + "/")
     text = re.sub(rf'(\b(?:href|src|action)="){folder}', r"\1", text)
-    text = re.sub(
-        '<meta charset="utf-8">', lambda found: found[0] + SCRIPT, text, count=1
-    )
+    begin = '<meta charset="utf-8">'
+    text = text.replace(begin, f"{begin}{SCRIPT}", 1)
     link = PUBLISHED.format(html.escape(site))
     text = text.replace("</article>", f"{link}</article>", 1)
     page.write_text(text, encoding="utf-8")

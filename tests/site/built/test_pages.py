@@ -343,6 +343,9 @@ def test_a_guess_is_kept_and_judged_while_its_answer_is_open(open_it, page, addr
     expect(said).to_have_class("right")
 
 
+JUDGED = {"right": "✓", "wrong": "Not this time."}
+
+
 @pytest.mark.parametrize("path", LESSONS)
 def test_each_guess_is_judged_as_its_answer_says(path, page, address):
     """Right is one option of each question, and its sentence names no other."""
@@ -352,9 +355,7 @@ def test_each_guess_is_judged_as_its_answer_says(path, page, address):
         for item in question.locator("li[data-said]").all():
             item.locator("button").dispatch_event("click")
             told = item.get_attribute("data-said")
-            word = {"right": "✓", "wrong": "Not this time."}[
-                said.get_attribute("class")
-            ]
+            word = JUDGED[said.get_attribute("class")]
             expect(said).to_have_text(f"{word} {told}")
             judged.append(word)
         assert judged.count("✓") == 1 or not judged
@@ -378,13 +379,15 @@ def test_a_judged_guess_is_legible(scheme, contexts, address):
 # On a phone
 
 
-LOOKED_UP = ["kit", "tpu", "recipes", "evidence", "errors/mixed-precision"]
+NAMES_IN_TABLES = [
+    *(f"docs/{name}.html" for name in ("kit", "tpu", "recipes", "evidence")),
+    "docs/errors/mixed-precision.html",
+    STREAMS,
+]
 
 
 @pytest.mark.parametrize("width", [390, 1366])
-@pytest.mark.parametrize(
-    "path", [*[f"docs/{name}.html" for name in LOOKED_UP], STREAMS]
-)
+@pytest.mark.parametrize("path", NAMES_IN_TABLES)
 def test_no_word_is_broken_in_its_middle(path, width, contexts, address):
     page = contexts["light"].new_page()
     page.set_viewport_size({"width": width, "height": 900})
