@@ -226,8 +226,10 @@ def test_an_answer_is_headed_by_what_fits_not_by_another_message(text, head, ask
 
 
 def test_what_stands_beside_an_answer_is_called_so_too():
-    text = f"{CUDNN}\nRuntimeError: CUDA out of memory. Tried to allocate 2 GiB"
-    assert f"also {CUDNN}: cuBLAS or" in " ".join(lookup.answer(text).split())
+    beside = Found(entries()["memory/cublas-start"], wording=CUDNN)
+    found = result(answers=[Found(entries()["memory/cuda-oom"])], others=[beside])
+    shown = " ".join(lookup.answer("some text", result=found).split())
+    assert f"also {CUDNN}: cuBLAS or" in shown
 
 
 def test_a_long_line_is_searched_by_its_beginning():
