@@ -411,6 +411,24 @@ def test_a_comment_that_does_not_fit_stands_below_its_line(page, address):
 
 
 # --------------------------------------------------------------------------------------
+# Figures in the dark
+
+
+@pytest.mark.parametrize("chosen", ["auto", "dark", "light"])
+@pytest.mark.parametrize("scheme", WIDTHS)
+def test_a_figure_is_dim_in_the_dark_theme_only(scheme, chosen, contexts, address):
+    page = contexts[scheme].new_page()
+    page.goto(address + STREAMS)
+    page.evaluate(f"document.body.dataset.theme = '{chosen}'")
+    is_dark = chosen == "dark" or (chosen == "auto" and scheme == "dark")
+    for figure in (".cell_output .output img", ".explorer-window"):
+        shown = page.locator(figure).first
+        filtered = shown.evaluate("figure => getComputedStyle(figure).filter")
+        assert filtered.startswith("brightness(0.") if is_dark else filtered == "none"
+    page.close()
+
+
+# --------------------------------------------------------------------------------------
 # Search, paper
 
 
