@@ -177,12 +177,12 @@ const joints = (root) => {
     const text = texts.currentNode;
     if (text.length > LONG && text.parentElement.closest(placesOfCode)) found.push(text);
   }
+  const places = new Set(found.map((text) => text.parentElement));
   for (const text of found) {
-    const parts = text.data.split(/(\s+)/).flatMap(atJoints), place = text.parentElement;
-    if (parts.every((part) => typeof part === "string")) continue;
-    text.replaceWith(...parts);
-    place.normalize();  // words beside each other are one text again
+    const parts = text.data.split(/(\s+)/).flatMap(atJoints);
+    if (parts.some((part) => typeof part !== "string")) text.replaceWith(...parts);
   }
+  for (const place of places) place.normalize();  // words beside each other are one text
 };
 const phone = matchMedia("(max-width: 46em)"), article = document.querySelector("article");
 // of what has come into the page; messages.js calls it, too
