@@ -513,27 +513,36 @@ const lookup = (rules, ruled = () => []) => {
         ...entry,
         says: entry.says.map((wording, k) =>
           ({...compared(says[k]), wording, plain: plain(wording), pieces: piecesOf(wording)})),
-        asked: asked.map(compared),
-        names: new Set([entry.id, ...entry.names].map(bareName)),
+        asked: asked.map((each, k) => ({...compared(each), wording: entry.asked[k]})),
+        names: new Map([[entry.id, ""],
+          ...entry.names.map(name => [bareName(name), entry.heading ? "" : name])]),
       };
     });
 
+    // entry → what it is called, of those that a name leads to
     function named(name) {
       const isName = NAME.test(name), whole = bareName(name);
       const bare = isName ? whole.replace(/[(=][^\n]*/g, "") : whole;
       const byWhole = [], byEnd = [], byMessage = [];
       for (const entry of table) {
-        const names = [...entry.names];
-        if (entry.names.has(bare) || entry.names.has(whole)) byWhole.push(entry);
+        const {names} = entry;
+        const ends = each => endsWith(bare, each) || endsWith(each, bare);
+        if (names.has(bare) || names.has(whole))
+          byWhole.push([entry, names.get(bare) || names.get(whole)]);
         else if (!isName) continue;
-        else if (names.some(each => endsWith(bare, each) || endsWith(each, bare)))
-          byEnd.push(entry);
-        else if (entry.says.some(wording => has(wording.plain, bare))) byMessage.push(entry);
+        else if ([...names.keys()].some(ends))
+          byEnd.push([entry, names.get([...names.keys()].find(ends))]);
+        else {
+          const told = entry.says.find(wording => has(wording.plain, bare));
+          if (told) byMessage.push([entry, told.wording]);
+        }
       }
       const only = byMessage.length === 1 ? byMessage : [];
-      return [byWhole, byEnd, only].find(found => found.length)?.slice(0, MOST) ?? [];
+      const best = [byWhole, byEnd, only].find(found => found.length) ?? [];
+      return new Map(best.slice(0, MOST));
     }
 
+    // said: entry → its wording that fits
     function ofPaste(paste) {
       const ranked = rankedIn(paste), unknown = unknownIn(paste, ranked);
       let answers = ranked.filter(
@@ -544,24 +553,27 @@ const lookup = (rules, ruled = () => []) => {
         place => !answers.includes(place) && !(told && place.entry.cover));
       const text = (unknown || said(paste)).slice(0, rules.SHORT);
       const near = !answers.length && (unknown || !others.length) ? nearest(text) : [];
-      const found = [...answers.map(({entry}) => entry), ...near];
-      return {found, others: others.map(({entry}) => entry), near: near.length > 0, unknown};
+      const found = [...answers.map(({entry}) => entry), ...near.map(([entry]) => entry)];
+      const fits = [...ranked.map(({entry, wording}) => [entry, wording]), ...near];
+      return {found, others: others.map(({entry}) => entry), near: near.length > 0,
+        unknown, said: new Map(fits)};
     }
 
-    // Places {entry, start, end, rank, from, to (lines)}, the best first.
+    // Places {entry, wording, start, end, rank, from, to (lines)}, the best first.
     function rankedIn(paste) {
       const best = new Map(), {text} = paste;
       for (const entry of table)
-        for (const {pieces, whole} of entry.says)
+        for (const {pieces, whole, wording} of entry.says)
           for (const span of placesOf(pieces, text)) {
             const said = [+(saysAt(paste, ...span) > 1), whole, ...span];
-            if (!best.has(entry) || less(best.get(entry), said)) best.set(entry, said);
+            if (!best.has(entry) || less(best.get(entry).said, said))
+              best.set(entry, {said, wording});
           }
       const every = [...best], rank = ranking(paste);
-      return every.filter(([, [, weight, start, end]]) => !every.some(
-        ([, [, more, from, to]]) => from <= start && end <= to && more > weight))
-        .map(([entry, [, weight, start, end]]) => ({
-          entry, start, end, rank: rank(entry, start, end, weight),
+      return every.filter(([, {said: [, weight, start, end]}]) => !every.some(
+        ([, {said: [, more, from, to]}]) => from <= start && end <= to && more > weight))
+        .map(([entry, {said: [, weight, start, end], wording}]) => ({
+          entry, wording, start, end, rank: rank(entry, start, end, weight),
           from: lineAt(paste, start), to: lineAt(paste, end - 1),
         }))
         .sort((one, two) => less(two.rank, one.rank) ? -1 : less(one.rank, two.rank) ? 1 : 0);
@@ -592,6 +604,7 @@ const lookup = (rules, ruled = () => []) => {
       return (errors.at(-1) ?? left.at(-1) ?? ["", ""])[1];
     }
 
+    // [entry, its wording or question] that a text is like
     function nearest(text) {
       const isShort = words(text).length < LONG;
       for (const way of isShort ? [cut, part, like] : [cut, like, sentences]) {
@@ -616,7 +629,7 @@ const lookup = (rules, ruled = () => []) => {
       const said = most ? weight(words(text.slice(-most))) : 0;
       if (found.size > rules.CUT_ENTRIES || said < LEAST) return [];
       return [...found].sort(([, one], [, other]) => less(one, other) ? -1 : 1)
-        .map(([entry]) => entry);
+        .map(([entry, [, wording]]) => [entry, wording]);
     }
 
     function begun(pieces, text) {
@@ -652,15 +665,18 @@ const lookup = (rules, ruled = () => []) => {
       const found = table.filter(({says}) => says.some(holds));
       const shares = found.flatMap(({says}) => says.filter(holds))
         .map(({whole}) => said / whole);
-      return found.length <= 2 && Math.max(0, ...shares) > PART ? found : [];
+      return found.length <= 2 && Math.max(0, ...shares) > PART
+        ? found.map(entry => [entry, entry.says.find(holds).wording]) : [];
     }
 
     function like(text) {
       const asked = words(text), those = new Set(asked), told = weight(asked);
-      const scores = table.map(({says, asked: questions}) => Math.max(0,
-        ...says.map(wording => share(wording, asked, those)),
-        ...(asked.length < LONG ? questions.map(each => question(each, those, told)) : [])));
-      return bestOf(table.map((entry, n) => [entry, scores[n]]));
+      return bestOf(table.map(entry => {
+        const rated = entry.says.map(each => [share(each, asked, those), each.wording]);
+        if (asked.length < LONG) for (const each of entry.asked)
+          rated.push([question(each, those, told), each.wording]);
+        return [entry, rated.reduce((one, other) => less(one, other) ? other : one, [0, ""])];
+      }));
     }
 
     function sentences(text) {
@@ -672,16 +688,18 @@ const lookup = (rules, ruled = () => []) => {
         for (const entry of table)
           for (const each of entry.asked) {
             const score = question(each, those, told);
-            if (score > (scores.get(entry) ?? 0)) scores.set(entry, score);
+            if (score > (scores.get(entry)?.[0] ?? 0)) scores.set(entry, [score, each.wording]);
           }
       }
       return bestOf([...scores]);
     }
 
+    // scores: [entry, [score, wording]] of each
     function bestOf(scores) {
-      const least = rules.CLOSE * Math.max(0, ...scores.map(([, score]) => score));
-      return scores.filter(([, score]) => score && score >= least)
-        .sort(([, one], [, other]) => other - one).slice(0, 2).map(([entry]) => entry);
+      const least = rules.CLOSE * Math.max(0, ...scores.map(([, [score]]) => score));
+      return scores.filter(([, [score]]) => score && score >= least)
+        .sort(([, [one]], [, [other]]) => other - one).slice(0, 2)
+        .map(([entry, [, wording]]) => [entry, wording]);
     }
 
     function share({listed, own, sorted, whole}, asked, those) {
@@ -719,20 +737,23 @@ const lookup = (rules, ruled = () => []) => {
       const chosen = told.map(([rule]) => rules.CHOSEN[rule]).find(id => id);
       if (!chosen || !result.found[0]?.id.startsWith("memory/")) return {...result, notes};
       const answer = table.find(({id}) => id === chosen), others = entry => entry !== answer;
+      const wording = result.said.get(result.found[0]) ?? "";
       return {
         ...result, notes, found: [answer], near: false,
+        said: new Map([...result.said, [answer, wording]]),
         others: [...result.found, ...result.others].filter(others),
         listing: result.listing.filter(others),
       };
     }
 
     function fitting(text) {
-      const none = {found: [], others: [], near: false, unknown: "", listing: []};
+      const none = {
+        found: [], others: [], near: false, unknown: "", listing: [], said: new Map()};
       if (!text) return none;
       const paste = sort(text), listing = listedIn(paste.code);
       if (!text.includes("\n") && (text.endsWith("()") || !listing.length)) {
-        const found = named(text);
-        if (found.length) return {...none, found};
+        const said = named(text);
+        if (said.size) return {...none, found: [...said.keys()], said};
         if (!listing.length)
           return {...ofPaste(paste.code ? asText(paste) : paste), listing};
       }
@@ -748,13 +769,16 @@ const lookup = (rules, ruled = () => []) => {
 
     // first: ids of the answers, best first; others: of what else stands in the text;
     // near: whether those are only like it; unknown: the line that has failed and is not
-    // known, or ""; listing: which of the ids are found by code; notes: what numbers say
+    // known, or ""; listing: which of the ids are found by code; notes: what numbers say;
+    // said: id → the wording that fits, of those that are found by one
     return text => {
       const [narrowed, widened] = narrow(text);
-      const {found, others, near, unknown, listing, notes} = look(clean(narrowed));
+      const {found, others, near, unknown, listing, notes, said} = look(clean(narrowed));
       const ids = some => some.map(({id}) => id);
+      const fits = [...found, ...others].filter(entry => said.get(entry))
+        .map(entry => [entry.id, said.get(entry)]);
       return {first: ids(found), others: ids(others), near, unknown: widened(unknown),
-        listing: ids(listing), notes: notes.map(widened)};
+        listing: ids(listing), notes: notes.map(widened), said: Object.fromEntries(fits)};
     };
   };
 };

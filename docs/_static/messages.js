@@ -73,27 +73,35 @@
 
   const anchor = id => `message-${id.replace(/[^a-z0-9]+/g, "-")}`;
   const pageOf = ({pages}, id) => `errors/${pages[id.split("/")[0]]}.html`;
-  const toEntry = (table, id) =>
-    link(table.known.get(id).title, `${pageOf(table, id)}#${anchor(id)}`);
+  const toEntry = (table, id, text = table.known.get(id).title) =>
+    link(text, `${pageOf(table, id)}#${anchor(id)}`);
+  // What an entry is called that is found: the wording of it that fits, as look_up says.
+  const headline = ({known}, {said, listing}, id) => {
+    const {heading, title} = known.get(id);
+    return listing.includes(id) ? title : said[id] || heading || title;
+  };
 
   // An entry: what it means, what to do, what it is not, where it is explained.
-  function answer(table, id) {
+  function answer(table, found, id) {
     const {means, do: lines, unlike, lesson} = table.known.get(id);
-    const block = element("div", element("div", element("pre", lines)));
+    const code = element("pre", lines), block = element("div", element("div", code));
+    inLines(code);  // of site.js
     block.className = "message highlight-text notranslate";
     block.firstChild.className = "highlight";
     const apart = unlike.map(([id, told]) => ["Not ", toEntry(table, id), `: ${told}`]);
     const cells = [lesson, id].filter(key => key in table.cells)
       .map(key => link(...table.cells[key]));
     const further = list("ul", [...apart, ...cells]);
-    return [toEntry(table, id), element("p", means), block, ...further];
+    const head = toEntry(table, id, headline(table, found, id));
+    return [head, element("p", means), block, ...further];
   }
 
   // What is found, as elements. first, others: ids; near: by likeness only; listing: those
-  // of them that code is like; unknown: the line that failed, if it is not known; notes:
-  // sentences that numbers were read to; places: {title, url} of pages; tracker: [library,
-  // owner/repository or "", whether it is not PyTorch's]; search: what to search for there;
-  // missing: what the text lacks, as a sentence.
+  // of them that code is like; said: id → the wording that fits; unknown: the line that
+  // failed, if it is not known; notes: sentences that numbers were read to; places:
+  // {title, url} of pages; tracker: [library, owner/repository or "", whether it is not
+  // PyTorch's]; search: what to search for there; missing: what the text lacks, as a
+  // sentence.
   function told(table, found) {
     const {first, others, near, listing, unknown, notes, places = []} = found;
     const parts = [];
@@ -113,11 +121,12 @@
       else if (listing.includes(first[0])) say("Lines of your code are like these, which"
         + " are old, or may fail:");
       else if (unknown) say("What else stands in your text:");
-      parts.push(...list("ol", first.map(id => answer(table, id))));
+      parts.push(...list("ol", first.map(id => answer(table, found, id))));
     }
     if (others.length) {
       say("Also in your text:");
-      parts.push(...list("ul", others.slice(0, ALSO).map(id => toEntry(table, id))));
+      parts.push(...list("ul", others.slice(0, ALSO)
+        .map(id => toEntry(table, id, headline(table, found, id)))));
     }
     return parts;
   }
@@ -145,6 +154,7 @@
         else {
           if (!place.hasChildNodes()) place.append("Looking …");
           place.replaceChildren(...told(await load(), await findMessage(asked)));
+          fitPhone(place);
         }
       } while (asked !== field.value);
     } catch (error) {

@@ -22,6 +22,14 @@ const kept = {
   },
 };
 
+// Before what is said of a guess: color alone would not reach everybody.
+const WORDS = {right: "✓", wrong: "Not this time."};
+// Whether a sentence says so, "You said “yes”, and that is right."
+const isRight = (judged, guess) => {
+  const bare = (text) => text.replace(/[“”]/g, "");
+  return bare(judged).startsWith(`You said ${bare(guess)}, and `);
+};
+
 // A question: its options become buttons; the one that is chosen is kept, and opens the
 // answer. It is judged while the answer is open: after a reload, too, not before.
 for (const question of document.querySelectorAll(".predict")) {
@@ -43,8 +51,10 @@ for (const question of document.querySelectorAll(".predict")) {
     }
     const open = parts.some((answer) => answer.open);
     const chosen = buttons.find((button) => button.textContent === guess);
-    said.textContent = guess === null ? ""
-      : (open && chosen?.parentElement.dataset.said) || `You said: ${guess}`;
+    const judged = open && chosen?.parentElement.dataset.said;
+    said.className = judged ? (isRight(judged, guess) ? "right" : "wrong") : "";
+    said.textContent = guess === null ? "" : judged || `You said: ${guess}`;
+    if (judged) said.prepend(WORDS[said.className], " ");
   };
   for (const button of buttons) {
     button.addEventListener("click", () => {
@@ -125,6 +135,65 @@ const scrolls = new ResizeObserver((entries) => {
 const scrollable = "pre, .table-wrapper, .math-wrapper, .text_html:has(> table)";
 for (const place of document.querySelectorAll(scrollable)) {
   scrolls.observe(place);
+}
+
+// A block whose lines wrap, line by line: what goes on is indented further than its
+// beginning, and a comment behind code stays in one piece. Also messages.js calls it.
+const inLines = (block) => {
+  const lines = block.textContent.split(/(?<=\n)/);
+  block.replaceChildren(...lines.map((line) => {
+    const made = document.createElement("span");
+    made.className = "line";
+    made.style.setProperty("--in", line.search(/\S|$/));
+    const [, code, comment] = /^(.*?\S\s+)(# .*\n?)$/.exec(line) ?? [];
+    if (comment) {
+      const aside = document.createElement("span");
+      aside.className = "aside";
+      aside.append(comment);
+      made.append(code, aside);
+    } else made.append(line);
+    return made;
+  }));
+};
+document.querySelectorAll("article .message pre").forEach(inLines);
+
+// On a phone, words of code that are longer than their place go on in the next line, as
+// if broken anywhere. Here they are told where: behind a dot, a stroke, a bracket, and in
+// a long name behind its underlines. Only there, as what a search highlights must not be
+// in pieces.
+const LONG = 12, LONG_NAME = 28;  // letters
+const JOINT = /(?<=[\w)\]"'][.,/:=([{#)\]]+)(?=["'\w…])(?<!\d[.,:](?=\d))/;
+const UNDERLINE = /(?<=[a-z0-9]_)(?=[a-z0-9])/i;
+const placesOfCode = "code, a, td, th, .message pre, .output pre, .said";
+const atJoints = (word) => {
+  const isLong = (part) => part.split(/\W/).some((name) => name.length > LONG_NAME);
+  const parts = word.length > LONG ? word.split(JOINT) : [word];
+  return parts.flatMap((part) => isLong(part) ? part.split(UNDERLINE) : [part])
+    .flatMap((part, n) => n ? [document.createElement("wbr"), part] : [part]);
+};
+const joints = (root) => {
+  const found = [], texts = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const text = texts.currentNode;
+    if (text.length > LONG && text.parentElement.closest(placesOfCode)) found.push(text);
+  }
+  const places = new Set(found.map((text) => text.parentElement));
+  for (const text of found) {
+    const parts = text.data.split(/(\s+)/).flatMap(atJoints);
+    if (parts.some((part) => typeof part !== "string")) text.replaceWith(...parts);
+  }
+  for (const place of places) place.normalize();  // words beside each other are one text
+};
+const phone = matchMedia("(max-width: 46em)"), article = document.querySelector("article");
+// of what has come into the page; messages.js calls it, too
+const fitPhone = (root) => phone.matches && joints(root);
+if (phone.matches) joints(article);
+else {
+  phone.addEventListener("change", () => joints(article), {once: true});
+  // addresses also elsewhere
+  for (const link of article.querySelectorAll("a")) {
+    if (link.textContent.startsWith("https://")) joints(link);
+  }
 }
 
 // A picture that is shown smaller than it is: a tap shows it whole, to scroll in.

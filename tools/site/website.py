@@ -17,7 +17,16 @@ from course.exercises import lesson_exercises
 from tools.lessons.links import read, with_links
 from tools.lessons.notebooks import address, in_repository, launch_links, lessons
 from tools.lessons.paths import EXERCISE, places
-from tools.site import errors, evidence, explorers, pages, recipes, search, tasks
+from tools.site import (
+    errors,
+    evidence,
+    explorers,
+    not_found,
+    pages,
+    recipes,
+    search,
+    tasks,
+)
 from tools.site.read_lessons import read_lessons
 from torch_messages import match
 
@@ -280,6 +289,7 @@ def build(out):
     say(f"Sphinx makes HTML of {count} pages: a minute or some")
     options = ["-q", "-W", "--keep-going", "-j", "auto", "-d", str(doctrees)]
     status = sphinx.cmd.build.main([*options, str(source), str(out)])
+    not_found.finish(out / "404.html", address("Site"))
     for page, there in MOVED.items():
         (out / page).write_text(REDIRECT.format(there), encoding="utf-8")
     for name in UNUSED:

@@ -207,6 +207,31 @@ def test_what_the_numbers_say_stands_in_the_first_answer():
     assert failed.endswith("\nhere    3 GiB")
 
 
+CUDNN = "cuDNN error: CUDNN_STATUS_NOT_INITIALIZED"
+
+
+@pytest.mark.parametrize(
+    "text, head",
+    [
+        (f"RuntimeError: {CUDNN}", CUDNN),
+        ("CUDNN_STATUS_NOT_INITIALIZED", "CUDNN_STATUS_NOT_INITIALIZED"),
+        ("memory/cublas-start", "CUBLAS_STATUS_ALLOC_FAILED when calling"),
+        ("torch.cuda.memory_cached", "torch.cuda.memory_cached"),
+    ],
+)
+def test_an_answer_is_headed_by_what_fits_not_by_another_message(text, head, ask):
+    """An entry has several; the first of this one is cuBLAS's."""
+    assert entries()["memory/cublas-start"].title.startswith("CUBLAS")
+    assert ask(text)[1].startswith(head)
+
+
+def test_what_stands_beside_an_answer_is_called_so_too():
+    beside = Found(entries()["memory/cublas-start"], wording=CUDNN)
+    found = result(answers=[Found(entries()["memory/cuda-oom"])], others=[beside])
+    shown = " ".join(lookup.answer("some text", result=found).split())
+    assert f"also {CUDNN}: cuBLAS or" in shown
+
+
 def test_a_long_line_is_searched_by_its_beginning():
     said = lookup.missed("RuntimeError: " + "a long word " * 20)
     assert "“a long word a long" in said and len(said) < 250

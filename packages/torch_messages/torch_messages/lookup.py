@@ -76,8 +76,7 @@ def answer(text, headline=headline, where=where, texts=texts, result=None):
         lines += _explained(found.entry, beside, here if found is first[0] else [])
         lines.append(_wrapped("more    ", where(found.entry)) + "\n")
     for found in result.others[:ALSO]:
-        title = headline(found) if found.by == "listing" else found.entry.title
-        lines.append(_wrapped("also    ", f"{title}: {found.entry.means}"))
+        lines.append(_wrapped("also    ", f"{headline(found)}: {found.entry.means}"))
     return "\n".join(lines)
 
 

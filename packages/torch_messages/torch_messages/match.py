@@ -12,7 +12,7 @@ from torch_messages.messages import Entry, entries, fitting, plain
 @dataclass(frozen=True)
 class Found:
     """An entry that fits. by: "message", "name" or "listing". wording: of the entry,
-    that fits a message best. near: by likeness only, not word for word.
+    that fits a message best, or the name. near: by likeness only, not word for word.
     """
 
     entry: Entry
@@ -136,22 +136,32 @@ def named(name):
     by_whole, by_end, by_message = [], [], []
     for entry, names in _names():
         if bare in names or whole in names:
-            by_whole.append(entry)
+            told = names.get(bare) or names.get(whole) or ""
+            by_whole.append(Found(entry, "name", told))
         elif not is_name:
             continue
-        elif any(_ends(bare, each) or _ends(each, bare) for each in names):
-            by_end.append(entry)
-        elif any(near.has(plain(wording), bare) for wording in entry.says):
-            by_message.append(entry)
+        elif ends := [each for each in names if _ends(bare, each) or _ends(each, bare)]:
+            by_end.append(Found(entry, "name", names[ends[0]]))
+        elif told := [each for each in entry.says if near.has(plain(each), bare)]:
+            by_message.append(Found(entry, "name", told[0]))
     only = by_message if len(by_message) == 1 else []
-    best = by_whole or by_end or only
-    return [Found(entry, "name") for entry in best[: rules.MOST]]
+    return (by_whole or by_end or only)[: rules.MOST]
 
 
 @functools.cache
 def _names():
+    """(entry, {name as names are compared: what the entry is called by it}). That is
+    the name as it is written; "" where the entry has a heading, or by its id.
+    """
     return [
-        (entry, {each.lower().strip("-") for each in (entry.id, *entry.called)})
+        (
+            entry,
+            {entry.id: ""}
+            | {
+                name.lower().strip("-"): "" if entry.heading else name
+                for name in entry.called
+            },
+        )
         for entry in entries().values()
     ]
 

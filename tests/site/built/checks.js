@@ -36,6 +36,26 @@ window.checks = {
     return found.slice(0, 5);
   },
 
+  // Words and names that go on in the next line, as "name in its line". Those that are
+  // longer than `most` letters may.
+  brokenWords(most) {
+    const found = [], range = document.createRange();
+    const texts = document.createTreeWalker(
+      document.querySelector("article"), NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      const text = texts.currentNode;
+      if (text.parentElement.closest("svg, script, style, math, .explorer-says")) continue;
+      for (const {0: word, index} of text.data.matchAll(/[A-Za-z0-9_]{2,}/g)) {
+        range.setStart(text, index);
+        range.setEnd(text, index + word.length);
+        const parts = [...range.getClientRects()];
+        if (word.length <= most && parts.length > 1 && parts.at(-1).top - parts[0].top > 5)
+          found.push(`${word} in ${text.parentElement.innerText.slice(0, 60)}`);
+      }
+    }
+    return found;
+  },
+
   // Show all that is folded, load pictures that wait for the reader to come near. Of
   // the thousands of colored words of code, a page keeps the first of each kind and
   // place for axe, whose work on contrast would take minutes.

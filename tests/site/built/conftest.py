@@ -32,13 +32,13 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def serve():
-    """serve(folder): the address at which a folder is served, until the tests of the
-    file have ended.
+    """serve(folder, kind=Quiet): the address at which a folder is served, until the
+    tests of the file have ended.
     """
     servers = []
 
-    def serve(folder):
-        handler = functools.partial(Quiet, directory=str(folder))
+    def serve(folder, kind=Quiet):
+        handler = functools.partial(kind, directory=str(folder))
         servers.append(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler))
         threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
         return f"http://127.0.0.1:{servers[-1].server_port}/"

@@ -124,6 +124,12 @@ def told(text):
         "unknown": unknown,
         "listing": [found.entry.id for found in by_code],
         "notes": list(notes),
+        # of an entry that is in both, the first counts
+        "said": {
+            found.entry.id: found.wording
+            for found in (*reversed(others), *reversed(answers))
+            if found.wording
+        },
         **({} if answers else beside(text, unknown)),
     }
 
@@ -238,6 +244,7 @@ TOLD = {
     "listing": [],
     "unknown": "Memory access fault by GPU <img src=x onerror=alert(1)>",
     "notes": ["A device with 8 GiB.", "<b>Half</b> of its RAM."],
+    "said": {"detection/amdgpu-ids": "amdgpu <b>ids</b>"},
     "tracker": ["ROCm", "ROCm/ROCm", False],
     "search": "Odd <i>things</i>",
 }
@@ -267,6 +274,7 @@ def test_all_that_the_finder_says_is_shown_as_text(page, found):
         "github.com/ROCm/ROCm/issues",
         *TOLD["notes"],
         "What else stands in your text:",
+        TOLD["said"]["detection/amdgpu-ids"],
         entries()["detection/amdgpu-ids"].means,
         "Also in your text:",
         entries()["memory/cuda-oom"].title,
@@ -316,8 +324,8 @@ def test_the_message_of_a_line_that_failed_is_searched(page, found):
     assert "E: odd Search for Odd <i>things</i> in github.com" in shown
 
 
-NOTED = """return {first: [], others: [], listing: [], unknown: "", search: "",
-    tracker: ["", "a/b", false], notes: [`${text}, ${self.looks}`]}"""
+NOTED = """return {first: [], others: [], listing: [], said: {}, unknown: "",
+    search: "", tracker: ["", "a/b", false], notes: [`${text}, ${self.looks}`]}"""
 
 
 def test_it_looks_once_when_the_keys_pause(page, found):

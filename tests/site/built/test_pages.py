@@ -319,16 +319,18 @@ def test_a_guess_is_kept_and_judged_while_its_answer_is_open(open_it, page, addr
     guesses = question.get_by_role("button")
     wrong = next(text for text in guesses.all_inner_texts() if text != right)
     guess = guesses.get_by_text(wrong, exact=True)
-    judged = sentences[wrong]
-    assert re.fullmatch(rf"You said “?{wrong}”?; .+ “?{right}”?\.", judged)
+    assert re.fullmatch(rf"You said “?{wrong}”?; .+ “?{right}”?\.", sentences[wrong])
+    judged = f"Not this time. {sentences[wrong]}"
     guess.click()
     expect(answer).to_have_attribute("open", "")
     expect(said).to_have_text(judged)
+    expect(said).to_have_class("wrong")
 
     page.reload()
     expect(guess).to_have_attribute("aria-pressed", "true")
     expect(answer).not_to_have_attribute("open", "")
     expect(said).to_have_text(f"You said: {wrong}")
+    expect(said).to_have_class("")
     opens.click()
     expect(said).to_have_text(judged)
     opens.click()
@@ -336,7 +338,93 @@ def test_a_guess_is_kept_and_judged_while_its_answer_is_open(open_it, page, addr
 
     guesses.get_by_text(right, exact=True).click()
     expect(guess).to_have_attribute("aria-pressed", "false")
-    expect(said).to_have_text(sentences[right])
+    expect(said).to_have_text(f"✓ {sentences[right]}")
+    expect(said).to_have_class("right")
+
+
+JUDGED = {"right": "✓", "wrong": "Not this time."}
+
+
+@pytest.mark.parametrize("path", LESSONS)
+def test_each_guess_is_judged_as_its_answer_says(path, page, address):
+    """Right is one option of each question, and its sentence names no other."""
+    page.goto(address + path)
+    for question in page.locator(".predict").all():
+        said, judged = question.locator("[role=status]"), []
+        for item in question.locator("li[data-said]").all():
+            item.locator("button").dispatch_event("click")
+            told = item.get_attribute("data-said")
+            word = JUDGED[said.get_attribute("class")]
+            expect(said).to_have_text(f"{word} {told}")
+            judged.append(word)
+        assert judged.count("✓") == 1 or not judged
+
+
+@pytest.mark.parametrize("scheme", WIDTHS)
+def test_a_judged_guess_is_legible(scheme, contexts, address):
+    page = contexts[scheme].new_page()
+    page.goto(address + STREAMS)
+    for judged in ("right", "wrong"):
+        for guess in page.locator(".predict").first.get_by_role("button").all():
+            guess.click()
+            if page.locator(f".predict .{judged}").count():
+                break
+        assert page.locator(f".predict .{judged}").count() == 1
+        assert [line for line in barriers(page, 1400) if "status" in line] == []
+    page.close()
+
+
+# --------------------------------------------------------------------------------------
+# On a phone
+
+
+NAMES_IN_TABLES = [
+    *(f"docs/{name}.html" for name in ("kit", "tpu", "recipes", "evidence")),
+    "docs/errors/mixed-precision.html",
+    STREAMS,
+]
+
+
+@pytest.mark.parametrize("width", [390, 1366])
+@pytest.mark.parametrize("path", NAMES_IN_TABLES)
+def test_no_word_is_broken_in_its_middle(path, width, contexts, address):
+    page = contexts["light"].new_page()
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(address + path)
+    page.evaluate("checks.showAll()")
+    assert page.evaluate("checks.brokenWords(34)") == []
+    page.close()
+
+
+def test_a_comment_that_does_not_fit_stands_below_its_line(page, address):
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto(f"{address}docs/errors/mixed-precision.html")
+    block = page.locator(".message pre", has_text="GradScaler(").first
+    line = block.locator(".line", has=page.locator(".aside")).first
+    comment = line.locator(".aside")
+    assert comment.inner_text().startswith("# ")
+    first, second = line.bounding_box(), comment.bounding_box()
+    assert second["y"] > first["y"] and second["x"] > first["x"]
+    assert second["x"] + second["width"] <= first["x"] + first["width"]
+    assert "  # " in block.text_content()  # and is copied as it was
+
+
+# --------------------------------------------------------------------------------------
+# Figures in the dark
+
+
+@pytest.mark.parametrize("chosen", ["auto", "dark", "light"])
+@pytest.mark.parametrize("scheme", WIDTHS)
+def test_a_figure_is_dim_in_the_dark_theme_only(scheme, chosen, contexts, address):
+    page = contexts[scheme].new_page()
+    page.goto(address + STREAMS)
+    page.evaluate(f"document.body.dataset.theme = '{chosen}'")
+    is_dark = chosen == "dark" or (chosen == "auto" and scheme == "dark")
+    for figure in (".cell_output .output img", ".explorer-window"):
+        shown = page.locator(figure).first
+        filtered = shown.evaluate("figure => getComputedStyle(figure).filter")
+        assert filtered.startswith("brightness(0.") if is_dark else filtered == "none"
+    page.close()
 
 
 # --------------------------------------------------------------------------------------
