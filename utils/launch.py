@@ -102,17 +102,28 @@ def _message(text, most=4):
     return [line for line in last if line.strip()][:most]
 
 
-def show_diff(old: str | os.PathLike, new: str | os.PathLike) -> None:
-    """Print the lines in which two scripts differ: those of the old one behind a -,
-    those of the new one behind a +, without empty ones.
+def show_diff(
+    old: str | os.PathLike, new: str | os.PathLike, context: int | None = 2
+) -> None:
+    """Print what two scripts do otherwise: lines of the old one behind a -, in red,
+    lines of the new one behind a +, in green, and what stands around them.
 
     old, new: as the script of `start`
+    context: lines around each change, without empty ones, and "⋮" where some are left
+        out; None: the whole new script
     """
     (path, before), (new_path, after) = find(old), find(new)
     texts = [one.read_text(encoding="utf-8").splitlines() for one in (path, new_path)]
-    for line in difflib.unified_diff(*texts, before, after, n=0, lineterm=""):
-        if not line.startswith("@@") and line not in ("-", "+"):
-            print(line)
+    if context is not None:
+        texts = [[line for line in text if line] for text in texts]
+    around = max(map(len, texts)) if context is None else context
+    lines = difflib.unified_diff(*texts, before, after, n=around, lineterm="")
+    for number, line in enumerate(lines):
+        if not line.startswith("@@"):
+            color = "1" if number < 2 else {"+": "32", "-": "31"}.get(line[:1])
+            print(f"\x1b[{color}m{line}\x1b[0m" if color else line)
+        elif number > 2:
+            print("  ⋮")
 
 
 @contextlib.contextmanager

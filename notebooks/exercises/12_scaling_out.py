@@ -494,6 +494,38 @@ def snapshot(model, optimizer, schedule, done):
     ),
     Exercise(
         number="12.1",
+        title="One block at a time, in bfloat16",
+        name="shard_blocks",
+        stars=1,
+        check=check_shard_blocks,
+        hints=[
+            (
+                "from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard."
+                " The latter changes the module that it gets."
+            ),
+            (
+                "for block in model.layers: fully_shard(block, mesh=mesh,"
+                " mp_policy=policy). What is still whole then?"
+            ),
+            "After the loop, the same call for the model takes what is in no block.",
+        ],
+        solution="""
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+def shard_blocks(model, mesh):
+    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+    for block in model.layers:
+        fully_shard(block, mesh=mesh, mp_policy=policy)
+    fully_shard(model, mesh=mesh, mp_policy=policy)
+""",
+        praise=(
+            "The shards stay in float32, for the optimizer. Over a mesh of two"
+            " dimensions the same lines give hybrid sharding: gathers stay within a row"
+            " of the mesh, and only gradients, already cut, cross it."
+        ),
+    ),
+    Exercise(
+        number="12.2",
         title="Save atomically",
         name="save",
         stars=2,
@@ -529,38 +561,6 @@ def save(write, home, step):
             "os.replace cannot put a folder in the place of a full one; the name of a"
             " folder it can. A careful program on Linux also calls fsync on home, so"
             " that the new latest survives a power cut."
-        ),
-    ),
-    Exercise(
-        number="12.2",
-        title="One block at a time, in bfloat16",
-        name="shard_blocks",
-        stars=1,
-        check=check_shard_blocks,
-        hints=[
-            (
-                "from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard."
-                " The latter changes the module that it gets."
-            ),
-            (
-                "for block in model.layers: fully_shard(block, mesh=mesh,"
-                " mp_policy=policy). What is still whole then?"
-            ),
-            "After the loop, the same call for the model takes what is in no block.",
-        ],
-        solution="""
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-
-def shard_blocks(model, mesh):
-    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
-    for block in model.layers:
-        fully_shard(block, mesh=mesh, mp_policy=policy)
-    fully_shard(model, mesh=mesh, mp_policy=policy)
-""",
-        praise=(
-            "The shards stay in float32, for the optimizer. Over a mesh of two"
-            " dimensions the same lines give hybrid sharding: gathers stay within a row"
-            " of the mesh, and only gradients, already cut, cross it."
         ),
     ),
     Exercise(

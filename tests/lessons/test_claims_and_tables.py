@@ -31,7 +31,6 @@ SAME = [
     ),
     ("10", "64 numbers: in", r"  64 .* place (\S+) µs", r"  64 .* fused (\S+) µs"),
     ("10", "60 operations on", r"eager': '(\S+) µs", r"compiled': '(\S+) µs"),
-    ("12", "in one node, worst", r"  1,000 +(\S+) ms", r"  1 +(\S+) ms"),
     ("15", "the mended loop against", r"fused optimizer +\S+ ms +(\S+)"),
 ]
 

@@ -133,22 +133,35 @@ def test_a_rank_that_dies_without_a_word(script):
 
 def test_the_lines_in_which_two_scripts_differ(tmp_path, capsys):
     old, new = tmp_path / "old.py", tmp_path / "new.py"
-    old.write_text("import torch\n\n\nx = 1\nfor n in range(3):\n    x += n\n")
-    new.write_text(
-        "import os\n\nimport torch\n\nx = 2\nfor n in range(3):\n    x += n\n"
-    )
-    launch.show_diff(old, new)
+    middle = "for n in range(3):\n    x += n\n\n    y = n\nprint(x)\n"
+    old.write_text(f"import torch\n\n\nx = 1\n{middle}")
+    new.write_text(f"import os\n\nimport torch\n\nx = 2\n{middle}end = 1\n")
+    launch.show_diff(old, new, context=1)
     assert capsys.readouterr().out.splitlines() == [
-        "--- old.py",
-        "+++ new.py",
-        "+import os",
-        "-x = 1",
-        "+x = 2",
+        "\x1b[1m--- old.py\x1b[0m",
+        "\x1b[1m+++ new.py\x1b[0m",
+        "\x1b[32m+import os\x1b[0m",
+        " import torch",
+        "\x1b[31m-x = 1\x1b[0m",
+        "\x1b[32m+x = 2\x1b[0m",
+        " for n in range(3):",
+        "  ⋮",
+        " print(x)",
+        "\x1b[32m+end = 1\x1b[0m",
     ]
     launch.show_diff(str(new), new)
     assert capsys.readouterr().out == ""
     with pytest.raises(LaunchError, match="no script nowhere.py"):
         launch.show_diff(old, "nowhere.py")
+
+
+def test_a_whole_script_with_what_is_new_in_it(tmp_path, capsys):
+    old, new = tmp_path / "old.py", tmp_path / "new.py"
+    old.write_text("a = 1\n\nb = 1\n")
+    new.write_text("a = 1\n\nb = 1\n" + "c = 1\n\n" * 9)
+    launch.show_diff(old, new, context=None)
+    said = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out).splitlines()[2:]
+    assert said == [" a = 1", " ", " b = 1", *["+c = 1", "+"] * 9]
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from course import uses
 from tools.lessons.parts import folded, title_of
 from tools.site.pages import TITLE
 from tools.site.read_lessons import md, ticks
+from utils.jobs import COLORS
 
 OPENS = "recipe"  # how the ids of these cells begin
 SECTION = re.compile(r"^## (\d+) · ", re.M)
@@ -90,13 +91,19 @@ def recipe(stem, nb, name):
                 f"{block(source)}\n\n</details>\n",
             ]
         elif "show_diff(" in cell.source:  # the recipe is what it prints
-            printed = "".join(output.get("text", "") for output in cell.outputs)
-            changed = [line for line in printed.split("\n") if line[:1] in ("+", "-")]
-            out.append(block("\n".join(changed), "diff") + "\n")
+            out.append(block(difference(cell), "diff") + "\n")
         else:
             out.append(f"{block(cell.source)}\n")
     out.append(f"[The whole lesson](../notebooks/{stem}.ipynb)\n")
     return "\n".join(out)
+
+
+def difference(cell):
+    """What show_diff printed, without its colors; not what the job printed that the
+    cell starts below it.
+    """
+    printed = "".join(output.get("text", "") for output in cell.outputs)
+    return COLORS.sub("", printed).partition("\n$ ")[0].rstrip("\n")
 
 
 def block(source, language="lesson"):

@@ -48,8 +48,8 @@ def snapshot(model, optimizer, schedule, done):
     },
 )
 
-SAVE = SOLUTION["12.1"]
-ANSWERS["12.1"] = Answers(
+SAVE = SOLUTION["12.2"]
+ANSWERS["12.2"] = Answers(
     right=[
         """
 import shutil
@@ -126,9 +126,9 @@ def save(write, home, step):
     },
 )
 
-SHARD_BLOCKS = SOLUTION["12.2"]
+SHARD_BLOCKS = SOLUTION["12.1"]
 NO_REDUCE_DTYPE = edit(SHARD_BLOCKS, (", torch.float32", ""))
-ANSWERS["12.2"] = Answers(
+ANSWERS["12.1"] = Answers(
     right=[
         """
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -186,9 +186,9 @@ def shard_blocks(model, mesh):
 )
 # since 2.15 it is float32 without, as the shards (MixedPrecisionPolicy's docstring)
 if torch.__version__ >= (2, 15):
-    ANSWERS["12.2"].right.append(NO_REDUCE_DTYPE)
+    ANSWERS["12.1"].right.append(NO_REDUCE_DTYPE)
 else:
-    ANSWERS["12.2"].wrong[NO_REDUCE_DTYPE] = "that is reduce_dtype"
+    ANSWERS["12.1"].wrong[NO_REDUCE_DTYPE] = "that is reduce_dtype"
 
 WHO_HOLDS_UP = SOLUTION["12.3"]
 ANSWERS["12.3"] = Answers(
