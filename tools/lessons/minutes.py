@@ -16,6 +16,7 @@ import nbformat
 from course import grammar
 from course.exercises import MINUTES
 from tools.lessons import notebooks, parts
+from tools.lessons.questions import QUESTION
 
 
 def minutes(cells):
@@ -30,7 +31,7 @@ def _of_text(source):
     # no words: marks of Markdown, and where links lead
     words = re.sub(r"\]\([^)]*\)|[#*`|]", " ", source).split()
     total = len(words) / 120
-    if re.search(r"\*\*(Predict|Bet)", source):
+    if QUESTION.search(source):
         total += 1.6
     stars = source.split("\n")[0].count("★")
     return total + MINUTES.get(stars, 0)
