@@ -1,12 +1,5 @@
 """Start several processes from a notebook, as `torchrun` in a terminal would, and leave
-none behind.
-
-`torchrun(script, …)` runs a script to its end; `start(script, …)` leaves it running and
-returns a Job. Lesson 11 explains torchrun. The first prints the command that a reader
-would type, and what each rank printed, rank by rank instead of mixed as a terminal
-shows it. Jobs run in `folder()`. `show_diff(old, new)`
-prints what two scripts do otherwise. `child_stderr()` is for processes that a cell
-starts otherwise, by mp.spawn or a DataLoader.
+none behind. Lesson 11 explains torchrun. Jobs run in `folder()`.
 """
 
 import contextlib
@@ -105,12 +98,11 @@ def _message(text, most=4):
 def show_diff(
     old: str | os.PathLike, new: str | os.PathLike, context: int | None = 2
 ) -> None:
-    """Print what two scripts do otherwise: lines of the old one behind a -, in red,
-    lines of the new one behind a +, in green, and what stands around them.
+    """Print what two scripts do otherwise: lines of the old in red behind a -, of
+    the new in green behind a +.
 
     old, new: as the script of `start`
-    context: lines around each change, without empty ones, and "⋮" where some are left
-        out; None: the whole new script
+    context: lines around each change, not empty ones; None: all lines
     """
     (path, before), (new_path, after) = find(old), find(new)
     texts = [one.read_text(encoding="utf-8").splitlines() for one in (path, new_path)]

@@ -48,6 +48,70 @@ def snapshot(model, optimizer, schedule, done):
     },
 )
 
+SHARD_BLOCKS = SOLUTION["12.1"]
+NO_REDUCE_DTYPE = edit(SHARD_BLOCKS, (", torch.float32", ""))
+ANSWERS["12.1"] = Answers(
+    right=[
+        """
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+def shard_blocks(model, mesh):
+    how = dict(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for part in [*model.layers, model]:
+        fully_shard(part, mesh=mesh, mp_policy=MixedPrecisionPolicy(**how))
+    return model
+""",
+        """
+import torch.distributed.fsdp as fsdp
+
+def shard_blocks(model, mesh):
+    policy = fsdp.MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+
+    def shard(module):
+        return fsdp.fully_shard(
+            module, mesh=mesh, reshard_after_forward=True, mp_policy=policy
+        )
+
+    list(map(shard, reversed(list(model.layers.children()))))
+    return shard(model)
+""",
+    ],
+    wrong={
+        edit(SHARD_BLOCKS, ("float32", "bfloat16")): "that is reduce_dtype",
+        edit(SHARD_BLOCKS, (", mp_policy=policy", "", 2)): "that is param_dtype",
+        edit(
+            SHARD_BLOCKS, ("(model, mesh=mesh, mp_policy=policy)", "(model, mesh=mesh)")
+        ): "the same policy in each call",
+        edit(
+            SHARD_BLOCKS,
+            ("    for block in model.layers:\n", ""),
+            ("        fully_shard(block", "    fully_shard(model.layers"),
+        ): "shard its blocks, one by one",
+        edit(
+            SHARD_BLOCKS,
+            ("    fully_shard(model, mesh=mesh, mp_policy=policy)\n", ""),
+        ): "in no block is still whole",
+        edit(SHARD_BLOCKS, ("mesh=mesh, ", "", 2)): "over 2 × 4 processes: pass mesh",
+        edit(
+            SHARD_BLOCKS,
+            ("    for block", "    model.to(torch.bfloat16)\n    for block"),
+        ): "the shards stay in float32",
+        """
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+def shard_blocks(model, mesh):
+    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+    for part in [model, *model.layers]:
+        fully_shard(part, mesh=mesh, mp_policy=policy)
+""": "blocks first",
+    },
+)
+# since 2.15 it is float32 without, as the shards (MixedPrecisionPolicy's docstring)
+if torch.__version__ >= (2, 15):
+    ANSWERS["12.1"].right.append(NO_REDUCE_DTYPE)
+else:
+    ANSWERS["12.1"].wrong[NO_REDUCE_DTYPE] = "that is reduce_dtype"
+
 SAVE = SOLUTION["12.2"]
 ANSWERS["12.2"] = Answers(
     right=[
@@ -125,70 +189,6 @@ def save(write, home, step):
         ),
     },
 )
-
-SHARD_BLOCKS = SOLUTION["12.1"]
-NO_REDUCE_DTYPE = edit(SHARD_BLOCKS, (", torch.float32", ""))
-ANSWERS["12.1"] = Answers(
-    right=[
-        """
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-
-def shard_blocks(model, mesh):
-    how = dict(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    for part in [*model.layers, model]:
-        fully_shard(part, mesh=mesh, mp_policy=MixedPrecisionPolicy(**how))
-    return model
-""",
-        """
-import torch.distributed.fsdp as fsdp
-
-def shard_blocks(model, mesh):
-    policy = fsdp.MixedPrecisionPolicy(torch.bfloat16, torch.float32)
-
-    def shard(module):
-        return fsdp.fully_shard(
-            module, mesh=mesh, reshard_after_forward=True, mp_policy=policy
-        )
-
-    list(map(shard, reversed(list(model.layers.children()))))
-    return shard(model)
-""",
-    ],
-    wrong={
-        edit(SHARD_BLOCKS, ("float32", "bfloat16")): "that is reduce_dtype",
-        edit(SHARD_BLOCKS, (", mp_policy=policy", "", 2)): "that is param_dtype",
-        edit(
-            SHARD_BLOCKS, ("(model, mesh=mesh, mp_policy=policy)", "(model, mesh=mesh)")
-        ): "the same policy in each call",
-        edit(
-            SHARD_BLOCKS,
-            ("    for block in model.layers:\n", ""),
-            ("        fully_shard(block", "    fully_shard(model.layers"),
-        ): "shard its blocks, one by one",
-        edit(
-            SHARD_BLOCKS,
-            ("    fully_shard(model, mesh=mesh, mp_policy=policy)\n", ""),
-        ): "in no block is still whole",
-        edit(SHARD_BLOCKS, ("mesh=mesh, ", "", 2)): "over 2 × 4 processes: pass mesh",
-        edit(
-            SHARD_BLOCKS,
-            ("    for block", "    model.to(torch.bfloat16)\n    for block"),
-        ): "the shards stay in float32",
-        """
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-
-def shard_blocks(model, mesh):
-    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
-    for part in [model, *model.layers]:
-        fully_shard(part, mesh=mesh, mp_policy=policy)
-""": "blocks first",
-    },
-)
-# since 2.15 it is float32 without, as the shards (MixedPrecisionPolicy's docstring)
-if torch.__version__ >= (2, 15):
-    ANSWERS["12.1"].right.append(NO_REDUCE_DTYPE)
-else:
-    ANSWERS["12.1"].wrong[NO_REDUCE_DTYPE] = "that is reduce_dtype"
 
 WHO_HOLDS_UP = SOLUTION["12.3"]
 ANSWERS["12.3"] = Answers(

@@ -94,7 +94,7 @@ class AsCuda(contextlib.ExitStack):
             return x
         if dtype == torch.float32 or not (x.is_leaf and x.requires_grad):
             return x.to(dtype)
-        if id(x) not in self.casts:  # weights are cast once
+        if id(x) not in self.casts:  # weights: once
             self.casts[id(x)] = x.to(dtype)
         return self.casts[id(x)]
 
@@ -164,7 +164,7 @@ def _patches(state, fake_tensor):
     if not torch.cuda.is_available():
         yield from _of_gpus()
     yield torch.backends.mkldnn.flags(enabled=False, allow_tf32=None)
-    yield mock.patch.object(torch, "save", _nothing)  # of what has no data
+    yield mock.patch.object(torch, "save", _nothing)  # there is no data
     yield mock.patch.object(torch.nn.DataParallel, "forward", _alone)
     distributed = torch.nn.parallel.DistributedDataParallel
     yield mock.patch.object(distributed, "__init__", _with_buckets)
