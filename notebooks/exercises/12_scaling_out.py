@@ -609,7 +609,7 @@ def who_holds_up(records):
         number="12.4",
         title="The rest of an epoch",
         name="rest_of_epoch",
-        stars=3,
+        stars=2,
         check=check_rest_of_epoch,
         hints=[
             (
