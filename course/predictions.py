@@ -124,7 +124,7 @@ def _shown(key, text):
     compared = bool(guess) and answer is not None
     color = COLORS[guess == answer if compared else None]
     style = f"border-left: 4px solid rgb({color}); background: rgba({color}, 0.15)"
-    return f'<div style="{style}; padding: 0.3em 0.8em">{html.escape(text)}</div>'
+    return f'<div style="{style}; padding: 0.3em 0.8em">{in_html(text)}</div>'
 
 
 def _compared(guess, answer):

@@ -161,7 +161,9 @@ def shown(output, pictures):
     """
     data = output.get("data", {})
     if messages.state_of(output) in ("claim", "revealed"):  # a sentence
-        return html_output(f'<p class="said">{html.escape(data["text/plain"])}</p>')
+        return html_output(
+            f'<p class="said">{messages.in_html(data["text/plain"])}</p>'
+        )
     if "image/svg+xml" in data:
         content, alt = data["image/svg+xml"].encode(), data["text/plain"]
         root = ElementTree.fromstring(content)
