@@ -17,11 +17,12 @@
     loaded("link", { rel: "stylesheet", href: `${root}_static/search.css` }),
   ]).then(() => window.pageSearch);
   const open = (text) => load().then((search) => search.open(root, text));
-  const typed = () => {
+  // all that has been typed until it is loaded
+  const typed = () => load().then((search) => {
     const text = box.value;
     box.value = "";
-    open(text);
-  };
+    if (text) search.open(root, text);
+  });
 
   box?.addEventListener("input", (event) => event.isComposing || typed());
   box?.addEventListener("compositionend", typed);  // Chinese, by an input method

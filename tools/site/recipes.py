@@ -99,11 +99,12 @@ def recipe(stem, nb, name):
 
 
 def difference(cell):
-    """What show_diff printed, without its colors; not what the job printed that the
-    cell starts below it.
+    """What show_diff printed, without its colors and what stands around a change; not
+    what the job printed that the cell starts below it.
     """
     printed = "".join(output.get("text", "") for output in cell.outputs)
-    return COLORS.sub("", printed).partition("\n$ ")[0].rstrip("\n")
+    lines = COLORS.sub("", printed).partition("\n$ ")[0].splitlines()
+    return "\n".join(line for line in lines if line[:1] != " ")
 
 
 def block(source, language="lesson"):
