@@ -14,7 +14,7 @@ const searchPlaces = (data, said) => {
   const words = text => (text.toLowerCase().match(WORD) ?? [])
     .flatMap(word => CHINESE.test(word) ? pairs(word) : [word.replace(ENDING, "")])
     .filter(word => !ASKING.has(word));
-  const known = places.map(([title, short, more]) => ({
+  const known = places.map(([title, short, more = ""]) => ({
     title, short, head: new Set(words(title)), every: new Set(words(`${title} ${more}`)),
   }));
   const counts = new Map();

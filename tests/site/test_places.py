@@ -44,14 +44,14 @@ def test_each_address_is_a_cell_or_a_heading():
     for page in ("answers", "zh"):
         titles = HEADING.findall(read(ROOT / "docs" / f"{page}.md"))
         headings[page] = [make_id(title) for _, title, _ in titles]
-    for _, short, _ in places.read()["places"]:
+    for _, short, *_ in places.read()["places"]:
         page, anchor = short.split("#")
         assert anchor in cells.get(page, headings.get(page)), short
         assert headings.get(page, [anchor]).count(anchor) == 1, short
 
 
 def test_each_answer_and_each_task_is_there():
-    known = {title for title, _, _ in places.read()["places"]}
+    known = {title for title, *_ in places.read()["places"]}
     for page, mark in (("answers", "##"), ("zh", "###")):
         text = read(ROOT / "docs" / f"{page}.md")
         assert known.issuperset(re.findall(rf"^{mark} (.*)", text, re.M))
@@ -71,8 +71,8 @@ def test_how_people_put_it_belongs_to_an_answer():
 def texts():
     """Questions, and what people paste."""
     pasted = read(TESTS / "messages.txt").split("\n\n")
-    asked = [words for _, _, words in places.read()["places"]]
-    titles = [title for title, _, _ in places.read()["places"]]
+    asked = [" ".join(more) for _, _, *more in places.read()["places"]]
+    titles = [title for title, *_ in places.read()["places"]]
     own = read(TESTS / "test_places.py") + read(TESTS / "test_phrases.py")
     quoted = re.findall('"([^"\n]{4,})"', own) + own.splitlines()
     quoted += own.split("\n\n") + [each.replace("\\n", "\n") for each in quoted]

@@ -207,7 +207,8 @@ def content():
     for title, page, anchor, words in of_chinese(read(ROOT / "docs/zh.md")):
         found.append([title, f"{page}#{anchor}", words])
     for place in found:
-        place[2] = " ".join(dict.fromkeys(further(place[0], place[2])))
+        more = " ".join(dict.fromkeys(further(place[0], place.pop())))
+        place += [more] if more else []
     return {**kept, "site": address("Site") + "/", "pages": pages, "places": found}
 
 

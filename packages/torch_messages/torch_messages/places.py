@@ -60,7 +60,7 @@ def _search(text, least):
         return []
     whole = sum(_weight(word) for word in sorted(asked))
     scores, chinese = {}, is_chinese(text)
-    for place, (title, short, _) in enumerate(read()["places"]):
+    for place, (title, short, *_) in enumerate(read()["places"]):
         head, every, in_chinese = _words()[place]
         if in_chinese != chinese or asked.isdisjoint(every):
             continue
@@ -98,10 +98,10 @@ def _words():
     return [
         (
             frozenset(words(title)),
-            frozenset(words(f"{title} {more}")),
+            frozenset(words(" ".join([title, *more]))),
             is_chinese(title),
         )
-        for title, _, more in read()["places"]
+        for title, _, *more in read()["places"]
     ]
 
 
