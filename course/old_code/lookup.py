@@ -74,7 +74,8 @@ def table(text="", group="", verdict=""):
         return f"<p>{title}.</p>", f"A field, and below it nothing yet. {title}."
     if not text.strip():
         of_rows = [entry for entry in entries().values() if entry.id in rows()]
-        return _listed(_chosen(of_rows, group, verdict), "rows")
+        chosen = _chosen(of_rows, group, verdict)
+        return _listed(chosen, "row" if len(chosen) == 1 else "rows")
     first, others = match.find(text)
     answers = [found.entry for found in (*first, *others)]
     if not answers:
@@ -144,7 +145,8 @@ def _line(entry, means):
     code = entry.do.splitlines()
     if len(code) > SHORT:
         code = [*code[: SHORT - 1], "…"]
-    code = html.escape("\n".join(code))
+    # a narrow column: a comment far to the right would wrap
+    code = html.escape(re.sub(" {3,}#", "  #", "\n".join(code)))
     columns = [
         ("; white-space: nowrap", f"{SIGNS.get(word, '')} {word}"),
         ("", title),
