@@ -456,7 +456,7 @@ def widening(model, x, dtype):
     return found
 """,
         praise=(
-            "Try it on a model of your own. On a GPU it names softmax and layer norms,"
+            "Try it on a model of your own. On CUDA it names softmax and layer norms,"
             " too: those are lifted on purpose. A mask or a table is not."
         ),
     ),
@@ -515,9 +515,9 @@ def share_lost(weights, updates, dtype):
     return (after == before).float().mean()
 """,
         praise=(
-            "With the updates of a real step (learning rate times gradient), this tells"
-            " how many weights would stand still. Of the optimizer's own state in 16"
-            " bits it says nothing."
+            "With the updates of a real step (for SGD: minus learning rate times"
+            " gradient), this tells how many weights would stand still. Of the"
+            " optimizer's own state in 16 bits it says nothing."
         ),
     ),
 ]
