@@ -106,15 +106,19 @@ def _check_zeros(answer, x, n):
 
 
 LINES = {
-    'x.to("cpu")': "x is there already, so .to hands back x itself",
-    "x.to(torch.float64)": "other numbers of other size need memory of their own",
-    "x[2:].cpu()": "a slice is a view, and .cpu() has nothing to do",
-    'x.to("cpu", copy=True)': "copy=True copies in any case",
-    "x.reshape(2, 3).contiguous()": (
-        "reshape gives a view, and contiguous() finds it in order already"
+    'x.to("cpu", torch.float32)': (
+        "x is on the CPU and float32 already, so .to hands back x itself"
+    ),
+    "x[2:].to(torch.float64)": "numbers of another size need memory of their own",
+    'x[2:].to("cpu").float()': "a slice is a view, and neither call has anything to do",
+    "x.reshape(2, 3).T.cpu()": (
+        "the table is on the CPU already, and .cpu() asks for no order"
     ),
     "x.reshape(2, 3).T.contiguous()": (
         "the transposed view is not in order, so contiguous() must rewrite it"
+    ),
+    "x.reshape(2, 3).T.reshape(6)": (
+        "no view of x has its numbers in this order, so reshape must copy"
     ),
 }
 
@@ -450,8 +454,8 @@ def zeros_beside(x, n):
                 " device, other order of the numbers?"
             ),
             (
-                "A slice, reshape and .T give views here; .cpu() and .contiguous() copy"
-                " only if they have to."
+                "x[2:], x.reshape(2, 3) and .T are views. .to, .cpu(), .contiguous()"
+                " and reshape copy only if they have to."
             ),
             (
                 "show_storage from the lesson decides it: make the six tensors and look"
@@ -459,12 +463,12 @@ def zeros_beside(x, n):
             ),
         ],
         solution="""
-copies = [False, True, False, True, False, True]
+copies = [False, True, False, False, True, True]
 """,
         praise=(
             "Watch reshape in your own code: it gives a view where it can, and copies"
-            " without a word where it cannot, as in x.reshape(2, 3).T.reshape(6). view"
-            " raises an error there."
+            " without a word where it cannot, as in the last line. view raises an error"
+            " there."
         ),
     ),
     Exercise(
@@ -543,8 +547,8 @@ def ensure_same_device(*tensors):
 """,
         praise=(
             "Put it at the doors of your own library, where the message can name what"
-            " the caller passed. Inside, PyTorch checks anyway; and a version that"
-            " moves the arguments would hide a copy in each call."
+            " the caller passed. Inside, most operations check anyway; and a version"
+            " that moves the arguments would hide a copy in each call."
         ),
     ),
     Exercise(

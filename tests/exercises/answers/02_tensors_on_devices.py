@@ -38,25 +38,28 @@ def zeros_beside(x, n):
 
 ANSWERS["02.1"] = Answers(
     right=[
-        "copies = (0, 1, 0, 1, 0, 1)",
+        "copies = (0, 1, 0, 0, 1, 1)",
         """
 x = torch.arange(6.0)
-made = [x.to("cpu"), x.to(torch.float64), x[2:].cpu(), x.to("cpu", copy=True)]
-made += [x.reshape(2, 3).contiguous(), x.reshape(2, 3).T.contiguous()]
+made = [x.to("cpu", torch.float32), x[2:].to(torch.float64)]
+made += [x[2:].to("cpu").float(), x.reshape(2, 3).T.cpu()]
+made += [x.reshape(2, 3).T.contiguous(), x.reshape(2, 3).T.reshape(6)]
 copies = [
     y.untyped_storage().data_ptr() != x.untyped_storage().data_ptr() for y in made
 ]
 """,
     ],
     wrong={
-        "copies = [True, True, False, True, False, True]": (
+        "copies = [True, True, False, False, True, True]": (
             "so .to hands back x itself"
         ),
-        "copies = [False, False, False, True, False, True]": (
+        "copies = [False, False, False, False, True, True]": (
             "need memory of their own"
         ),
-        "copies = [False, True, True, True, False, True]": "a slice is a view",
-        'copies = ["no", "yes", "no", "yes", "no", "yes"]': (
+        "copies = [False, True, True, False, True, True]": "a slice is a view",
+        "copies = [False, True, False, True, True, True]": "asks for no order",
+        "copies = [False, True, False, False, True, False]": "so reshape must copy",
+        'copies = ["no", "yes", "no", "no", "yes", "yes"]': (
             "you said 'no': write True or False"
         ),
     },
