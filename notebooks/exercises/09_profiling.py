@@ -533,8 +533,8 @@ def record(step, steps, first, count):
                 " launching in at least half of the idle time? Does a line wait?"
             ),
             (
-                "Mostly no launching is picture 4, whatever waits. Else it is picture 2,"
-                " or 3 if a line waits: the wait has emptied the queue."
+                "Mostly no launching is picture 4, whatever waits. Else it is 2,"
+                " or 3 if a line waits: that has emptied the queue."
             ),
             (
                 'launching: sum the seconds whose name.startswith(("aten::", "cuda",'
