@@ -530,11 +530,11 @@ def record(step, steps, first, count):
         hints=[
             (
                 "Three questions, in this order: is the share 90%? Was the host"
-                " launching in more than half of the idle time? Does a line wait?"
+                " launching in at least half of the idle time? Does a line wait?"
             ),
             (
-                "No launching is picture 4, whatever waits. Launching is picture 2, and"
-                " picture 3 if a line waits: the wait has emptied the queue."
+                "Mostly no launching is picture 4, whatever waits. Else it is 2,"
+                " or 3 if a line waits: that has emptied the queue."
             ),
             (
                 'launching: sum the seconds whose name.startswith(("aten::", "cuda",'
@@ -558,8 +558,8 @@ def name_fault(trace, waits):
     return "sync-bound" if waits else "launch-bound"
 """,
         praise=(
-            "A rule of thumb, good enough to know where to look. A real loop has two"
-            " faults at once, and shows the second one when the first is mended."
+            "A rule of thumb, good enough to know where to look. A real loop often has"
+            " two faults at once, and shows the second one when the first is mended."
         ),
     ),
     Exercise(
@@ -621,8 +621,8 @@ def epoch(batches, weight):
     return loss / count, right / count
 """,
         praise=(
-            "Three faults of three kinds, one loop. On a GPU the host is now ahead of"
-            " the device by whole batches."
+            "Three faults of three kinds, one loop. On a GPU the host can now be ahead"
+            " of the device by whole batches."
         ),
     ),
     Exercise(
