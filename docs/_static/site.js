@@ -164,7 +164,9 @@ document.querySelectorAll("article .message pre").forEach(inLines);
 const LONG = 12, LONG_NAME = 28;  // letters
 const JOINT = /(?<=[\w)\]"'][.,/:=([{#)\]]+)(?=["'\w…])(?<!\d[.,:](?=\d))/;
 const UNDERLINE = /(?<=[a-z0-9]_)(?=[a-z0-9])/i;
-const placesOfCode = "code, a, td, th, .message pre, .output pre, .said";
+// what keeps its columns scrolls, and is not broken at all
+const placesOfCode = "code, a, td, th, .message pre, .said,"
+  + " .cell:not(.tag_columns) .output pre";
 const atJoints = (word) => {
   const isLong = (part) => part.split(/\W/).some((name) => name.length > LONG_NAME);
   const parts = word.length > LONG ? word.split(JOINT) : [word];
