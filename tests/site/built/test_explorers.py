@@ -130,6 +130,10 @@ def test_the_page_shows_what_python_draws(number, page):
         says = box.locator(".explorer-says").inner_text()
         assert alt == says == told, setting
         assert differences(whole, svg) == [], setting
+    page.set_viewport_size({"width": 390, "height": 900})
+    controls = box.locator("fieldset :is(input, select, output)")
+    ends = controls.evaluate_all("all => all.map(e => e.getBoundingClientRect().right)")
+    assert max(ends) <= 390  # no control goes beyond a phone's edge
 
 
 def test_small_faults_of_a_picture_are_found():
