@@ -488,8 +488,9 @@ def snapshot(model, optimizer, schedule, done):
     return copy.deepcopy(run)
 """,
         praise=(
-            "On a GPU dropout draws from torch.cuda.get_rng_state(), and each rank has"
-            " its own. A copy in the host's memory is what async_save makes, too."
+            "On a GPU dropout draws from the GPU's generator, so save"
+            " torch.cuda.get_rng_state(), too, for each rank. A copy in the host's memory"
+            " is what async_save makes, as well."
         ),
     ),
     Exercise(
