@@ -489,8 +489,8 @@ def snapshot(model, optimizer, schedule, done):
 """,
         praise=(
             "On a GPU dropout draws from the GPU's generator, so save"
-            " torch.cuda.get_rng_state(), too, for each rank. A copy in the host's memory"
-            " is what async_save makes, as well."
+            " torch.cuda.get_rng_state(), too, for each rank. A copy in the host's"
+            " memory is what async_save makes, as well."
         ),
     ),
     Exercise(
