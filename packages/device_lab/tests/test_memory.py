@@ -1,7 +1,9 @@
 """rehearse counts as a GPU does, peak what a step holds; what both say."""
 
+import dataclasses
 import functools
 import gc
+import types
 import weakref
 
 import numpy as np
@@ -13,6 +15,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
 from device_lab import LabError, peak, rehearse
+from device_lab._kit import memory
 from device_lab._kit._cuda_rules import WHOLE, AsCuda
 from device_lab._kit.trace import trace_events
 
@@ -455,3 +458,95 @@ def test_copied_modules_are_parameters_too():
     sizes = []
     kinds = rehearse(make, lower=False).kinds
     assert kinds["parameters"] >= 4 * sizes[0]
+
+
+GIB = 2**30
+# What machines whose GPU shares the CPU's memory have said, in GiB, from public
+# reports: none of these was at hand here.
+# NVIDIA GB10, DGX Spark, after a file of 60 GiB was written: github.com/unslothai/
+# unsloth, pull 10704 of 2026-09-10; its total: issue 6757.
+# NVIDIA N1X: pull 10283 of 2026-09-04; the host had 39 available. On Windows there is
+# no /proc/meminfo; in WSL it is the virtual machine's.
+SHARED = {
+    "GB10": (
+        (41.52, 121.69),
+        "MemFree: 43537203 kB\nMemAvailable: 121267814 kB",
+        115.65,
+    ),
+    "N1X, WSL": ((45.21, 45.39), "MemAvailable: 40894464 kB", 39.0),
+    "N1X, Windows": ((45.21, 45.39), None, 45.21),
+}
+
+
+def a_gpu(monkeypatch, info, integrated, cuda="13.0"):
+    def mem_get_info(device):
+        if info is None:
+            raise RuntimeError("doesn't support querying the available free memory")
+        return tuple(int(each * GIB) for each in info)
+
+    kind = types.SimpleNamespace(
+        mem_get_info=mem_get_info,
+        get_device_properties=lambda device: types.SimpleNamespace(
+            is_integrated=integrated
+        ),
+    )
+    monkeypatch.setattr(torch, "cuda", kind)
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(torch.accelerator, "memory_reserved", lambda device: 3 * GIB)
+    monkeypatch.setattr(torch.accelerator, "memory_allocated", lambda device: GIB)
+
+
+@pytest.mark.parametrize("machine", SHARED)
+def test_room_where_a_cuda_gpu_shares_the_memory(machine, monkeypatch, tmp_path):
+    """Linux's file cache is no memory that is missing. 2 GiB are in free blocks."""
+    info, meminfo, gib = SHARED[machine]
+    a_gpu(monkeypatch, info, integrated=1)
+    file = tmp_path / "meminfo"
+    if meminfo:
+        file.write_text(meminfo)
+    room, shared = memory._room(torch.device("cuda"), file)
+    assert shared and room / GIB == pytest.approx(gib + 2, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("integrated", "cuda"),
+    # AMD's graphics in a processor: its firmware sets a part of the memory aside
+    [(0, "13.0"), (1, None)],
+)
+def test_room_where_the_gpu_has_memory_of_its_own(
+    integrated, cuda, monkeypatch, tmp_path
+):
+    a_gpu(monkeypatch, (70, 80), integrated, cuda)
+    file = tmp_path / "meminfo"
+    file.write_text("MemAvailable: 1 kB")
+    assert memory._room(torch.device("cuda"), file) == (72 * GIB, False)
+
+
+def test_room_on_a_mac(monkeypatch):
+    """An M5 Pro with 48 GB: dev.to/nefayran/mps-backend-out-of-memory-on-a-mac-… of
+    2026. 37.44 GiB are recommended, tensors hold 18.50; the cache is made up.
+    """
+    for name, gib in {
+        "recommended_max_memory": 37.44,
+        "current_allocated_memory": 18.5,
+        "driver_allocated_memory": 30,
+    }.items():
+        monkeypatch.setattr(torch.mps, name, lambda gib=gib: int(gib * GIB))
+    room, shared = memory._room(torch.device("mps"))
+    assert shared and room / GIB == pytest.approx(18.94, abs=0.01)
+
+
+def test_room_where_nothing_tells(monkeypatch):
+    """Intel's integrated graphics: pytorch/pytorch, pull 194487 of 2026-08."""
+    a_gpu(monkeypatch, None, integrated=1)
+    assert memory._room(torch.device("cuda")) == (None, True)
+    assert memory._room(torch.device("cpu")) == (None, False)
+
+
+def test_peak_says_that_the_memory_is_shared():
+    found = peak(lambda: torch.ones(1024) * 2, "cpu")
+    shared = dataclasses.replace(found, room=3 * GIB, shared=True)
+    assert "3 GiB more would fit; CPU and GPU share this memory." in str(shared)
+    assert "would fit" not in str(found)
+    over = dataclasses.replace(found, room=-GIB)
+    assert "\n0 bytes more would fit.\n" in str(over), over

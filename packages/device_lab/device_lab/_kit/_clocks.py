@@ -10,7 +10,7 @@ import torch
 
 WARM_CALLS, WARM_SECONDS = 3, 0.025  # warm up for at least both
 # Functions of a device, asked right after the sampling, while it may still work: what
-# makes its times doubtful. Empty, unless a program adds some.
+# makes its times doubtful
 DOUBTS: list[Callable[[torch.device], list[str]]] = []
 
 

@@ -35,8 +35,8 @@ class AsCuda(contextlib.ExitStack):
 
     To C++ these are fake tensors on the CPU, since autograd aborts for those of a
     device that the build does not have; their dispatch keys are CUDA's, and what
-    PyTorch does otherwise on CUDA is put in its place. What is private of that stands
-    in this module. gpu: as H100 above. autocast: whether it was switched on.
+    PyTorch does otherwise on CUDA is put in its place. gpu: as H100 above. autocast:
+    whether it was switched on.
     """
 
     def __init__(self):
@@ -294,10 +294,6 @@ def _of_gpus():
             for module in (torch.cuda, torch.accelerator):
                 if hasattr(module, name):
                     yield mock.patch.object(module, name, answer)
-
-
-# --------------------------------------------------------------------------------------
-# Rules
 
 
 def _casts(x):

@@ -83,8 +83,7 @@ class Ledger(TorchDispatchMode):
     def in_place(self):
         """Under a mode backward passes fill a copy of new zeros, and sum gradients in
         a new tensor. Without one they do it in place, in what nobody else holds; views
-        hold their base: areAnyTensorSubclassLike in ATen's derivatives, accumulate in
-        autograd's input_buffer.cpp.
+        hold their base (autograd's input_buffer.cpp).
         """
         for made, into, other in self.copies:
             if made and into and into is not other and into.died == made.born:

@@ -6,8 +6,7 @@ from typing import Any
 
 class Result:
     """Base of the frozen dataclasses that are returned. Their text (`__str__`) is what
-    a terminal and a notebook show, too. Those of the kit are imported from its top, and
-    named so.
+    a terminal and a notebook show, too.
     """
 
     def __init_subclass__(cls) -> None:

@@ -31,9 +31,9 @@ class Pays(Result):
     compiled. first: seconds of the first compiled call. calls: after how many it has
     paid that back; infinite: never; None: undecided. graphs: how many it made;
     recompiled: how many by further calls with the same inputs; None where PyTorch does
-    not tell. breaks: each graph break as "file:line: reason", several of one line too.
-    agree: whether the outputs do, None where eager gives others each time; difference:
-    between them, as a share of the largest value.
+    not tell. breaks: each graph break as "file:line: reason". agree: whether the
+    outputs do, None where eager gives others each time; difference: between them, as a
+    share of the largest value.
     """
 
     answer: str
@@ -80,7 +80,7 @@ def does_it_pay(
         training mode and has parameters to train. Without one: under torch.no_grad
     loss: makes one number of the output; None: its .loss, or its sum
     seconds: about how long to sample; seven rounds are taken in any case
-    options: of torch.compile, such as backend= or mode=
+    options: of torch.compile
 
     Gradients and buffers of a module are put back. Not seen: an optimizer, gradients
     that differ, a first call that is short because the cache on disk had the code. What

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import gc
+import pathlib
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -23,8 +24,9 @@ from .errors import LabError, batches_for, trained_once, without_arguments
 @dataclass(frozen=True, repr=False)
 class Peak(Result):
     """Bytes of a step on a device. before, highest, after: in tensors (on CUDA: in the
-    allocator's blocks). room: what would fit beside it, on a GPU. grows: what each
-    further step left behind. largest: the largest new tensor, and who asked for it.
+    allocator's blocks). room: what would fit beside it, on a GPU; shared: in a memory
+    that is the CPU's, too. grows: what each further step left behind. largest: the
+    largest new tensor, and who asked for it.
     """
 
     device: torch.device
@@ -35,6 +37,7 @@ class Peak(Result):
     grows: int
     largest: tuple[int, str]
     counted: str
+    shared: bool = False
 
     def __str__(self) -> str:
         more, after = size_text(self.highest - self.before), size_text(self.after)
@@ -50,7 +53,8 @@ class Peak(Result):
                 " keeps tensors (a list, a graph)."
             )
         if self.room is not None:
-            lines += [f"{size_text(self.room)} more would fit."]
+            note = "; CPU and GPU share this memory" if self.shared else ""
+            lines += [f"{size_text(max(0, self.room))} more would fit{note}."]
         nbytes, where = self.largest
         if nbytes:
             text = f"Largest new tensor: {size_text(nbytes)}, {where}"
@@ -66,10 +70,9 @@ def peak(step: Callable[[], object], device: torch.device | str | None = None) -
     device: where it works; None for `pick_device`
 
     Two steps warm up: then gradients and the optimizer's state exist. CUDA, XPU:
-    torch.accelerator's counters, which do not see the context and what libraries take
-    themselves. The CPU and MPS have none of the highest moment: there the storages that
-    PyTorch's calls make or use are added up, without what a kernel takes and gives
-    back. LabError on XLA.
+    torch.accelerator's counters, which do not see the context and what libraries take.
+    CPU, MPS: the storages that PyTorch's calls make or use, without what a kernel takes
+    and gives back. LabError on XLA.
     """
     if not callable(step) or isinstance(step, nn.Module):
         raise LabError("peak needs a function that does one step: peak(lambda: …)")
@@ -104,23 +107,31 @@ def peak(step: Callable[[], object], device: torch.device | str | None = None) -
     if not counter:
         highest = ledger.highest(start)[0]
     grows = max(0, min(after[1] - after[0], after[2] - after[1]))
-    room = _room(device)
-    room = None if room is None else room - (highest - end)
+    room, shared = _room(device)
+    room = room and room - (highest - end)
     figures = before, highest, end, room, grows
     who = "torch.accelerator" if counter else "PyTorch's calls"
-    return Peak(device, *figures, ledger.largest, who)
+    return Peak(device, *figures, ledger.largest, who, shared)
 
 
-def _room(device):
-    """Bytes that new tensors could get, or None where nothing tells."""
+def _room(device, meminfo="/proc/meminfo"):
+    """(bytes that new tensors could get, None where nothing tells; `shared` of Peak)"""
     if device.type == "mps":
-        limit = torch.mps.recommended_max_memory()
-        return limit - torch.mps.driver_allocated_memory()
-    info = getattr(getattr(torch, device.type, None), "mem_get_info", None)
-    if not info:
-        return None
-    gpu = torch.accelerator
-    return info(device)[0] + gpu.memory_reserved(device) - gpu.memory_allocated(device)
+        held = torch.mps.current_allocated_memory()
+        return torch.mps.recommended_max_memory() - held, True
+    kind, gpu = getattr(torch, device.type, None), torch.accelerator
+    if not hasattr(kind, "mem_get_info"):
+        return None, False
+    try:
+        free, total = kind.mem_get_info(device)
+    except RuntimeError:  # an integrated GPU of Intel
+        return None, True
+    about, meminfo = kind.get_device_properties(device), pathlib.Path(meminfo)
+    shared = bool(torch.version.cuda and about.is_integrated)
+    if shared and meminfo.exists():  # CUDA's free is MemFree, without the file cache
+        words = meminfo.read_text().split()
+        free = min(total, 1024 * int(words[words.index("MemAvailable:") + 1]))
+    return free + gpu.memory_reserved(device) - gpu.memory_allocated(device), shared
 
 
 @dataclass(frozen=True, repr=False)
@@ -188,15 +199,12 @@ def rehearse(make: Callable[[], Callable[[], object]], lower: bool = True) -> Re
     lower: try changes that would lower the peak, too; it takes four times as long
 
     The second step is counted, by rules of CUDA, for a GPU that is there, else for an
-    H100: an H100's record is met to 0.002%, 14 models on emulated GPUs to 0.2% of the
-    bytes asked for, public loops to 4% of those allocated. Not counted: the context,
-    compiled code, the workspaces of cuBLAS (16 MiB, on Hopper 64) and cuDNN, what cuDNN
-    keeps for recurrent layers. All tensors count that are not a loader's or NumPy's:
-    give a batch, not a data set.
+    H100. Not counted: the context, compiled code, the workspaces of cuBLAS (16 MiB, on
+    Hopper 64) and cuDNN, what cuDNN keeps for recurrent layers. All tensors count that
+    are not a loader's or NumPy's: give a batch, not a data set.
 
     Half of the batch and fused are estimated from the peak, other changes rehearsed.
-    LabError if make() returns no step or makes no parameter, or where a step cannot
-    run without data: it says what to leave out or to fix.
+    LabError if make() makes no step or parameter, or a step cannot run without data.
     """
     ledger = second_step(make)
     highest, at = ledger.highest(ledger.start)

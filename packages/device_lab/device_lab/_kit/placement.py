@@ -117,11 +117,11 @@ def left_behind(
     objects of the model's own package) that are no parameters or buffers, and that no
     module's `_apply` moves, nor the model's own `.to`; parameters and buffers on
     another device; and of an optimizer what is no parameter of the model (a layer was
-    replaced since, or .to on XLA made new ones), and state on another device than its
-    parameter. If all of the model is on one other device, it has not moved yet: named
-    is then what would stay. Not seen: what objects of other packages and closures hold,
-    and that `.cuda()`, or the `.to` of a model around it, passes over a model's own
-    `.to`. LabError if `model` is no nn.Module.
+    replaced since), and state on another device than its parameter. If all of the model
+    is on one other device, it has not moved yet: named is then what would stay. Not
+    seen: what objects of other packages and closures hold, and that `.cuda()`, or the
+    `.to` of a model around it, passes over a model's own `.to`. LabError if `model` is
+    no nn.Module.
     """
     if not isinstance(model, nn.Module):
         raise LabError(f"left_behind asks an nn.Module, this is {type(model).__name__}")

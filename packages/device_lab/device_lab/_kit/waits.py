@@ -102,8 +102,8 @@ def find_waits(step: Callable[[], object], steps: int = 1) -> Waits:
     """The lines of `step()` at which the host waits for the device: values that are
     read, sizes that depend on values, blocking copies, synchronize, empty_cache.
 
-    step: a training step, without arguments. It is really taken: once to warm up (the
-        first makes the optimizer's state), then `steps` times
+    step: a training step, without arguments. It is really taken: once to warm up, then
+        `steps` times
     steps: how many are counted; more than one for what comes only now and then
 
     On CUDA its own sync-debug mode decides, and rules explain; elsewhere they decide.
