@@ -79,7 +79,8 @@ def _check_devices():
         lines = [f"CUDA GPU: none that PyTorch can use. {why}", *chain.cure]
         yield False, "\n     ".join(lines)
     if torch.backends.mps.is_available():
-        yield True, "Apple GPU (MPS): available"
+        most = f"{torch.mps.recommended_max_memory() / 2**30:.1f} GiB"
+        yield True, f"Apple GPU (MPS): shares the memory, at most {most} recommended"
     else:
         yield False, "Apple GPU (MPS): none; it takes a Mac with an Apple chip"
     if torch.xpu.is_available():
@@ -110,10 +111,10 @@ def _check_gpu(index):
     name = gpu.name
     if emulated():
         name = f"emulated {name}: numbers and memory real, times modeled"
-    text = (
-        f"GPU {index}: {name}, {gpu.total_memory / 2**30:.1f} GiB, compute capability"
-        f" {gpu.major}.{gpu.minor}"
-    )
+    memory = f"{gpu.total_memory / 2**30:.1f} GiB"
+    if gpu.is_integrated and torch.version.cuda:
+        memory += " shared with the CPU"
+    text = f"GPU {index}: {name}, {memory}, compute capability {gpu.major}.{gpu.minor}"
     if lack:
         text += (
             ": this PyTorch has no code for it: why_no_gpu() names a build that has; or"

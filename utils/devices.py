@@ -209,8 +209,7 @@ def tpu_name(bus: str | pathlib.Path = "/sys/bus/pci/devices") -> str:
     """Generation of this machine's TPU, such as "TPU v5e"; "TPU" where nothing tells.
     Starts no runtime.
 
-    Read from the PCI bus, else from TPU_ACCELERATOR_TYPE ("v5litepod-8", "v6e-1"),
-    which some machines set.
+    Read from the PCI bus, else from TPU_ACCELERATOR_TYPE ("v5litepod-8", "v6e-1").
     """
     for vendor in sorted(pathlib.Path(bus).glob("*/vendor")):
         if vendor.read_text().strip() == "0x1ae0":  # Google
@@ -251,7 +250,7 @@ def pytorch() -> str:
 
 
 def package_version(package: str) -> str | None:
-    """Installed version of `package`, or None. Does not import it."""
+    """Installed version of `package`, or None."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

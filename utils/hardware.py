@@ -53,7 +53,7 @@ def pcie_limit(generation: int, lanes: int = 16) -> float:
     """Most that a PCI Express link can carry in one direction, in GB/s, before protocol
     overhead.
 
-    generation: 3, 4, 5 or 6 (KeyError for others). Source: one bit a transfer and lane,
+    generation: 3, 4, 5 or 6. Source: one bit a transfer and lane,
     the 128b/130b line code (PCI Express Base Specification 3.0 to 5.0), and 242 of 256
     bytes a flit (6.0).
     """

@@ -1,5 +1,5 @@
 """Start several processes from a notebook, as `torchrun` in a terminal would, and leave
-none behind. Lesson 11 explains torchrun. Jobs run in `folder()`.
+none behind. Jobs run in `folder()`.
 """
 
 import contextlib
@@ -88,7 +88,6 @@ def _message(text, most=4):
     lines = [
         re.sub(r"^\[rank\d+\]:\s?", "", line) for line in text.strip().splitlines()
     ]
-    # ValueError: …, torch.distributed.DistBackendError: …
     error = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b")
     starts = [n for n, line in enumerate(lines) if error.match(line)]
     last = lines[starts[-1] :] if starts else lines[-most:]
@@ -120,8 +119,7 @@ def show_diff(
 
 @contextlib.contextmanager
 def child_stderr() -> Iterator[list[str]]:
-    """Catch what processes that the block starts write to standard error (file
-    descriptor 2).
+    """Catch what processes that the block starts write to standard error.
 
     Gives a list. After the block it holds the last error, line by line, without its
     traceback and color codes; or one line that says that nothing was caught.

@@ -23,7 +23,7 @@ def memory_history() -> Iterator[list[dict]]:
 
     Of more than 100,000 the oldest are dropped. Uses two private functions of
     torch.cuda.memory, only here; where a PyTorch has them no longer, the AttributeError
-    names them (in a notebook that ends the cell, not the lesson). Needs a CUDA GPU.
+    names them. Needs a CUDA GPU.
     """
     device = torch.cuda.current_device()
     record = torch.cuda.memory._record_memory_history

@@ -5,12 +5,13 @@ and a command that mends it. Lesson 01 explains the links.
 import os
 import pathlib
 import platform
+import re
 import sys
 from typing import NamedTuple
 
 import torch
 
-from .devices import missing_code, nvidia_smi, package_version
+from .devices import missing_code, nvidia_smi, output_of, package_version
 from .supported import (
     FIRST_OF_CU126,
     FIRST_OF_CU130,
@@ -29,6 +30,10 @@ QUESTIONS = {
     "visible": "Is the GPU left visible?",
     "kernels": "Does a first kernel run?",
 }
+AMD_ON_WINDOWS = [
+    "AMD graphics: a wheel for the card's gfx number, a new Adrenalin driver:",
+    "github.com/ROCm/TheRock/blob/main/RELEASES.md",
+]
 WHEELS = "https://download.pytorch.org/whl/"
 MAKERS = {"0x10de": "NVIDIA", "0x1002": "AMD", "0x8086": "Intel"}  # on the PCI bus
 
@@ -74,7 +79,7 @@ def why_no_gpu(facts: dict | None = None) -> Chain:
 def gpu_facts() -> dict:
     """What this machine says of its NVIDIA GPU:
 
-    gpu: whether the PCI bus shows one; None where it shows nothing (Windows, WSL)
+    gpu: whether the PCI bus shows one; None where it shows nothing (WSL)
     others: makers of other graphics there, of "AMD" and "Intel"
     driver: version by nvidia-smi, such as "580.65.06"; "" where it does not answer
     capability: (major, minor) of the card by nvidia-smi, or None
@@ -104,6 +109,11 @@ def _graphics(bus="/sys/bus/pci/devices"):
     """Makers of the graphics cards on the PCI bus, a set; None where it is not seen."""
     if sys.platform == "darwin":
         return set()
+    if sys.platform == "win32":
+        ask = "(Get-CimInstance Win32_VideoController).PNPDeviceID"
+        told = output_of("powershell", "-NoProfile", "-Command", ask).lower()
+        makers = re.findall(r"ven_(\w+)", told)
+        return {MAKERS.get(f"0x{each}", "another maker") for each in makers} or None
     makers = []
     for device in pathlib.Path(bus).glob("*"):
         kind, maker = ((device / name) for name in ("class", "vendor"))
@@ -157,7 +167,6 @@ def _leaves_a_gpu(visible):
     return None if first.isdigit() or first.startswith(("GPU-", "MIG-")) else False
 
 
-# --------------------------------------------------------------------------------------
 # Cures: lines for the first broken link
 
 
@@ -166,11 +175,13 @@ def _card(facts):
         return ["In Colab's menu: Runtime > Change runtime type > a GPU."]
     if sys.platform == "darwin":
         return ["A Mac has Apple's GPU, if any: torch.device('mps')."]
-    lines = []
-    if facts.get("rocm"):
+    lines, amd = [], "AMD" in facts.get("others", ())
+    if sys.platform == "win32":
+        lines += AMD_ON_WINDOWS if amd or facts.get("rocm") else []
+    elif facts.get("rocm"):
         lines += ["Does amd-smi list the card, and may you use it? Then log in anew:"]
         lines += ["sudo usermod -a -G render,video $USER"]
-    elif "AMD" in facts.get("others", ()) and sys.platform == "linux":
+    elif amd and sys.platform == "linux":
         lines += ["AMD graphics, if ROCm supports them:", _install("rocm7.2")]
     if "Intel" in facts.get("others", ()):
         lines += ["Intel graphics, if Arc or newer:", _install("xpu")]
@@ -178,17 +189,15 @@ def _card(facts):
 
 
 def _driver(facts):
+    if facts.get("rocm") and sys.platform == "win32":
+        return AMD_ON_WINDOWS
     if "microsoft" in platform.release():
-        return [
-            "WSL takes the driver of Windows: nvidia.com/drivers, then wsl --update"
-        ]
+        return ["WSL takes Windows' driver: nvidia.com/drivers, then wsl --update"]
     if _in_container():
-        return [
-            "In a container the driver must be let in (nvidia-container-toolkit):"
-        ] + ["docker run --gpus all …"]
-    return ["If it was updated, restart. Else install it:"] + [
-        "sudo ubuntu-drivers install    # elsewhere: nvidia.com/drivers"
-    ]
+        need = "In a container the driver must be let in (nvidia-container-toolkit):"
+        return [need, "docker run --gpus all …"]
+    install = "sudo ubuntu-drivers install    # elsewhere: nvidia.com/drivers"
+    return ["If it was updated, restart. Else install it:", install]
 
 
 def _in_container():
@@ -200,15 +209,11 @@ def _build(facts):
     card = facts.get("capability") or (8, 0)
     driver = _major(facts) if facts["driver"] else OLDEST_DRIVER[13]
     if card < FIRST_OF_CU126:
-        return [
-            f"No build of PyTorch {dotted(OLDEST_TORCH)} or newer has code for this"
-            " card."
-        ]
-    needed = 13 if card >= TOO_NEW_FOR_CU126 else 12
-    if driver < OLDEST_DRIVER[needed]:
-        return [
-            f"First a driver {OLDEST_DRIVER[needed]} or newer (nvidia.com/drivers)."
-        ]
+        oldest = dotted(OLDEST_TORCH)
+        return [f"No build of PyTorch {oldest} or newer has code for this card."]
+    oldest = OLDEST_DRIVER[13 if card >= TOO_NEW_FOR_CU126 else 12]
+    if driver < oldest:
+        return [f"First a driver {oldest} or newer (nvidia.com/drivers)."]
     if card < FIRST_OF_CU130 or driver < OLDEST_DRIVER[13]:
         return [_install("cu126", f'"torch<{FIRST_WITHOUT_CU126}"')]
     return [_install("cu130")]
@@ -231,9 +236,8 @@ def _versions(facts):
 
 
 def _visible(facts):
-    return [
-        "If you have set it yourself: unset CUDA_VISIBLE_DEVICES, and start anew."
-    ] + ["On a cluster, ask the scheduler for a GPU: srun --gres=gpu:1 …"]
+    own = "If you have set it yourself: unset CUDA_VISIBLE_DEVICES, and start anew."
+    return [own, "On a cluster, ask the scheduler for a GPU: srun --gres=gpu:1 …"]
 
 
 def _kernels(facts):

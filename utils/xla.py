@@ -1,6 +1,5 @@
 """The torch_xla calls that lessons share, and the lazy device of PyTorch that stands in
-for it: when TorchTPU replaces torch_xla, this is the file to change, with the two calls
-of device_lab/_clocks.py.
+for it: when TorchTPU replaces torch_xla, change this file and device_lab/_clocks.py.
 """
 
 import collections
@@ -52,7 +51,6 @@ def synchronize() -> None:
     wait_for("xla")
 
 
-# --------------------------------------------------------------------------------------
 # A lazy device on every machine (lesson 13)
 
 
@@ -88,16 +86,14 @@ class LazyDevice:
     def counts(self) -> Counts:
         """Programs compiled and run so far, read when the device is done with what was
         launched. Launches nothing.
-
-        The counters: UncachedCompile for a graph that was new and had to be compiled,
-        CachedCompile for one whose program was there.
         """
+        # of graphs that were new, and of those whose program was there
         new, cached = map(self._counter, ("UncachedCompile", "CachedCompile"))
         return Counts(new, new + cached)
 
     def fallbacks(self) -> collections.Counter:
-        """How often each operation was computed on the host so far, because nobody has
-        written it for the device: the counters "aten::…".
+        """How often each operation was computed on the host so far: the counters
+        "aten::…".
         """
         names = [name for name in self._names() if name.startswith("aten::")]
         return collections.Counter({name: self._counter(name) for name in names})
@@ -128,8 +124,8 @@ class LazyDevice:
 
 
 class OwnLazyDevice(LazyDevice):
-    """The lazy device that PyTorch brings along: the same recorder and counters as
-    torch_xla, with a compiler for the CPU. Private calls throughout.
+    """The lazy device of PyTorch: the same recorder and counters as torch_xla, with a
+    compiler for the CPU. Private calls throughout.
     """
 
     def __init__(self) -> None:
@@ -163,9 +159,6 @@ def _start_own():
 def lazy_device() -> LazyDevice:
     """torch_xla where it is installed and fits this PyTorch, else PyTorch's own lazy
     device. Never both: a process has one recorder.
-
-    Where PyTorch's has gone, the error names a private name, which ends the cell of a
-    reader and not the lesson.
     """
     return OwnLazyDevice() if missing_xla() else LazyDevice()
 
@@ -177,7 +170,6 @@ def _graph_lines(text):
     return [f"%{n} = {shape} {name}({used})" for n, shape, name, used in lines]
 
 
-# --------------------------------------------------------------------------------------
 # Sharding (lesson 14)
 
 

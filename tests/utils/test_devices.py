@@ -32,10 +32,14 @@ def gpu(monkeypatch):
     GPU of this capability.
     """
 
-    def show(capability, built):
+    def show(capability, built, integrated=0):
         major, minor = capability
         properties = types.SimpleNamespace(
-            name="Some GPU", total_memory=11 * 2**30, major=major, minor=minor
+            name="Some GPU",
+            total_memory=11 * 2**30,
+            major=major,
+            minor=minor,
+            is_integrated=integrated,
         )
         facts = {
             "is_available": True,
@@ -92,6 +96,21 @@ def test_a_gpu_whose_generation_is_not_in_the_build_is_missing(
     monkeypatch.setattr(torch.version, "cuda", None)  # ROCm, where nobody compares
     assert needs.missing_cuda() is None
     assert "2 CUDA GPUs, and PyTorch sees 1" in needs.missing_cuda(2)
+
+
+def test_doctor_says_whose_memory_it_is(gpu, monkeypatch):
+    """As a DGX Spark and a Mac have it: 37.44 GiB were recommended on one with 48 GB
+    (dev.to/nefayran, 2026).
+    """
+    gpu((12, 1), ["sm_120"], integrated=1)
+    said = "\n".join(text for ok, text in checkup.checkup())
+    assert "Some GPU, 11.0 GiB shared with the CPU, compute capability 12.1" in said
+    gpu((12, 0), ["sm_120"])
+    assert "shared" not in "\n".join(text for ok, text in checkup.checkup())
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: int(37.44 * 2**30))
+    said = [text for ok, text in checkup.checkup() if ok and "MPS" in text]
+    assert said == ["Apple GPU (MPS): shares the memory, at most 37.4 GiB recommended"]
 
 
 def test_the_rule_about_generations_is_the_one_of_exercise_01_2():

@@ -115,6 +115,25 @@ def test_elsewhere(monkeypatch):
     assert chain.broken == "driver" and "wsl --update" in chain.cure[0]
 
 
+@pytest.mark.parametrize("rocm", [None, "7.2.53211"])
+def test_amd_on_windows(rocm, monkeypatch):
+    """Not tried there. What Windows calls its cards: PCI\\VEN_1002&DEV_7550&SUBSYS_…"""
+    cards = "PCI\\VEN_1002&DEV_7550&SUBSYS_1EAE8409&REV_C0\\6&1\nPCI\\VEN_8086&DEV_A780"
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(no_gpu, "output_of", lambda *command: cards)
+    assert no_gpu._graphics() == {"AMD", "Intel"}
+    facts = {**GOOD, "gpu": False, "driver": "", "cuda": None, "rocm": rocm}
+    chain = no_gpu.why_no_gpu({**facts, "others": ["AMD", "Intel"]})
+    assert chain.broken == "gpu" and chain.cure[:2] == no_gpu.AMD_ON_WINDOWS
+    # PowerShell says nothing: a build for ROCm tells whose card it is
+    monkeypatch.setattr(no_gpu, "output_of", lambda *command: "")
+    assert no_gpu._graphics() is None
+    chain = no_gpu.why_no_gpu({**facts, "gpu": None})
+    assert chain.broken == "driver"
+    assert (chain.cure == no_gpu.AMD_ON_WINDOWS) is bool(rocm)
+    assert not any("usermod" in line for line in chain.cure)
+
+
 def test_the_bus(tmp_path, monkeypatch):
     assert no_gpu._graphics(tmp_path) is None
     for n, (kind, maker) in enumerate(
