@@ -39,6 +39,7 @@ LOOK_UP = [
     "docs/recipes",
     "docs/command",
     "docs/kit",
+    "docs/mac",
     "docs/tpu",
     "docs/tasks",
     "docs/errors",
