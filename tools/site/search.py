@@ -36,7 +36,7 @@ KINDS = {
     r"docs/glossary": "term",
     r"docs/zh": "zh",
     r"notebooks/": "lesson",
-    r"docs/(?:kit|command|tpu|errors|teaching|paths)": "page",
+    r"docs/(?:kit|command|tpu|errors|next|teaching|paths)": "page",
     r"docs/recipes": "recipe",
 }
 # sections that every lesson has

@@ -45,6 +45,7 @@ LOOK_UP = [
     "docs/errors",
     "docs/paths",
     "docs/glossary",
+    "docs/next",
     "docs/teaching",
     "docs/zh",
 ]
