@@ -95,13 +95,17 @@ def _message(text, most=4):
 
 
 def show_diff(
-    old: str | os.PathLike, new: str | os.PathLike, context: int | None = 2
+    old: str | os.PathLike,
+    new: str | os.PathLike,
+    context: int | None = 2,
+    only: str | None = None,
 ) -> None:
     """Print what two scripts do otherwise: lines of the old in red behind a -, of
     the new in green behind a +.
 
     old, new: as the script of `start`
     context: lines around each change, not empty ones; None: all lines
+    only: a regular expression; show the new lines that it finds, and nothing else
     """
     (path, before), (new_path, after) = find(old), find(new)
     texts = [one.read_text(encoding="utf-8").splitlines() for one in (path, new_path)]
@@ -110,6 +114,8 @@ def show_diff(
     around = max(map(len, texts)) if context is None else context
     lines = difflib.unified_diff(*texts, before, after, n=around, lineterm="")
     for number, line in enumerate(lines):
+        if only and number > 1 and not (line[0] == "+" and re.search(only, line)):
+            continue
         if not line.startswith("@@"):
             color = "1" if number < 2 else {"+": "32", "-": "31"}.get(line[:1])
             print(f"\x1b[{color}m{line}\x1b[0m" if color else line)

@@ -24,7 +24,7 @@ for part in [*model, model]:
     fully_shard(part, mesh=mesh)
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 whole = state_dict.StateDictOptions(full_state_dict=True, cpu_offload=True)
-step, done = 0, 0
+step, done, loss = 0, 0, torch.tensor(torch.nan)
 if os.path.exists("run.pt"):
     run = torch.load("run.pt", map_location="cpu", weights_only=True)
     state_dict.set_model_state_dict(model, run["model"], options=whole)
@@ -42,18 +42,17 @@ for epoch in range(3):
         loss = nn.functional.mse_loss(model(inputs.to(device)), targets.to(device))
         loss.backward()
         optimizer.step()
-        if step % 10 == 0:
+        if step % 10 == 0:  # on all ranks: each has a part of the whole
             weights, states = state_dict.get_state_dict(model, optimizer, options=whole)
         if dist.get_rank() == 0 and step % 10 == 0:
             run = {"model": weights, "done": step, "optimizer": states}
             torch.save(run, "run.pt.new")
             os.replace("run.pt.new", "run.pt")
-if step > done:
-    print(f"loss of the last batch: {loss.item():.3f}")
+print(f"loss of the last batch: {loss.item():.3f}")
 weights = state_dict.get_model_state_dict(model, options=whole)
 if dist.get_rank() == 0:
     torch.save(weights, "model.pt")
 dist.destroy_process_group()
-if not nccl:  # the mesh keeps the group, and gloo's threads: leave at once
+if not nccl:  # DTensor keeps the group, and gloo's threads: leave at once
     sys.stdout.flush()
     os._exit(0)

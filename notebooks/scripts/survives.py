@@ -20,7 +20,7 @@ loader = DataLoader(data, batch_size, sampler=DistributedSampler(data))
 model = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 1)).to(device)
 model = DistributedDataParallel(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-step, done = 0, 0
+step, done, loss = 0, 0, torch.tensor(torch.nan)
 if os.path.exists("run.pt"):
     run = torch.load("run.pt", map_location=device, weights_only=True)
     model.module.load_state_dict(run["model"])
@@ -42,8 +42,7 @@ for epoch in range(3):
             run["optimizer"] = optimizer.state_dict()
             torch.save(run, "run.pt.new")
             os.replace("run.pt.new", "run.pt")
-if step > done:
-    print(f"loss of the last batch: {loss.item():.3f}")
+print(f"loss of the last batch: {loss.item():.3f}")
 if dist.get_rank() == 0:
     torch.save(model.module.state_dict(), "model.pt")
 del model

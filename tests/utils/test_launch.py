@@ -149,6 +149,9 @@ def test_the_lines_in_which_two_scripts_differ(tmp_path, capsys):
         " print(x)",
         "\x1b[32m+end = 1\x1b[0m",
     ]
+    launch.show_diff(old, new, only="x|end")
+    shown = capsys.readouterr().out.splitlines()[2:]
+    assert shown == ["\x1b[32m+x = 2\x1b[0m", "\x1b[32m+end = 1\x1b[0m"]
     launch.show_diff(str(new), new)
     assert capsys.readouterr().out == ""
     with pytest.raises(LaunchError, match="no script nowhere.py"):
