@@ -83,7 +83,7 @@ def show(run: Run, hide_last: bool = False) -> None:
 
 
 def _message(text, most=4):
-    """The error at the end of what a process wrote to stderr, without its traceback."""
+    """The error at the end of what a process wrote, without its traceback."""
     # torchrun writes the rank in front of each line: [rank1]:
     lines = [
         re.sub(r"^\[rank\d+\]:\s?", "", line) for line in text.strip().splitlines()
@@ -98,14 +98,14 @@ def show_diff(
     old: str | os.PathLike,
     new: str | os.PathLike,
     context: int | None = 2,
-    only: str | None = None,
+    only: str = "",
 ) -> None:
     """Print what two scripts do otherwise: lines of the old in red behind a -, of
     the new in green behind a +.
 
     old, new: as the script of `start`
     context: lines around each change, not empty ones; None: all lines
-    only: a regular expression; show the new lines that it finds, and nothing else
+    only: a regular expression; show just the new lines that it finds
     """
     (path, before), (new_path, after) = find(old), find(new)
     texts = [one.read_text(encoding="utf-8").splitlines() for one in (path, new_path)]
@@ -127,8 +127,8 @@ def show_diff(
 def child_stderr() -> Iterator[list[str]]:
     """Catch what processes that the block starts write to standard error.
 
-    Gives a list. After the block it holds the last error, line by line, without its
-    traceback and color codes; or one line that says that nothing was caught.
+    Gives a list: after the block the last error, line by line, without its traceback
+    and color codes; or one line that says that nothing was caught.
     """
     lines = []
     with tempfile.TemporaryFile() as file:

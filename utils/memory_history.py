@@ -21,9 +21,8 @@ def memory_history() -> Iterator[list[dict]]:
     code: the innermost line of Python that belongs to no library, as "function:line"
         (of a cell "<module>:line"), or "" (the backward pass has none)
 
-    Of more than 100,000 the oldest are dropped. Uses two private functions of
-    torch.cuda.memory, only here; where a PyTorch has them no longer, the AttributeError
-    names them. Needs a CUDA GPU.
+    Of more than 100,000 the oldest are dropped. Needs a CUDA GPU, and two private
+    functions of torch.cuda.memory.
     """
     device = torch.cuda.current_device()
     record = torch.cuda.memory._record_memory_history
@@ -39,17 +38,17 @@ def memory_history() -> Iterator[list[dict]]:
 
 
 def _entry(trace):
-    packages = "site-packages", "dist-packages", "<frozen"
-    libraries = (*packages, sysconfig.get_path("stdlib"))
-    code = ""
-    for frame in trace.get("frames", []):
-        if not any(part in frame["filename"] for part in libraries):
-            code = f"{frame['name']}:{frame['line']}"
-            break
-    # an action that is no allocation may have neither size nor address
+    stdlib = sysconfig.get_path("stdlib")
+    libraries = "site-packages", "dist-packages", "<frozen", stdlib
+    own = (
+        f"{frame['name']}:{frame['line']}"
+        for frame in trace.get("frames", [])
+        if not any(part in frame["filename"] for part in libraries)
+    )
+    # not every action has a size and an address
     return {
         "action": trace["action"],
         "bytes": trace.get("size", 0),
         "address": trace.get("addr", 0),
-        "code": code,
+        "code": next(own, ""),
     }

@@ -194,8 +194,7 @@ def held(tensor: torch.Tensor) -> list[list[list[int]]]:
 
 
 def programs(folder: str | pathlib.Path) -> set[pathlib.Path]:
-    """Paths of the optimized programs (HLO text) that XLA has written to `folder` so
-    far.
+    """Paths of the optimized programs (HLO text) that XLA has written to `folder`.
 
     XLA writes them where the environment variable XLA_FLAGS held "--xla_dump_to=FOLDER
     --xla_dump_hlo_as_text" before torch_xla was imported.
@@ -204,16 +203,7 @@ def programs(folder: str | pathlib.Path) -> set[pathlib.Path]:
 
 
 # bytes; others have 4
-WIDTHS = {
-    "pred": 1,
-    "s8": 1,
-    "u8": 1,
-    "bf16": 2,
-    "f16": 2,
-    "s64": 8,
-    "u64": 8,
-    "f64": 8,
-}
+WIDTHS = dict(pred=1, s8=1, u8=1, bf16=2, f16=2, s64=8, u64=8, f64=8)
 KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
 
 
