@@ -32,6 +32,8 @@ PRIVATE = dict.fromkeys(
     ["02", "03", "05", "06"],
     {"_sleep", "_subclasses", "_python_dispatch", "_to_copy"},
 )
+# which attention kernel would run has no public call; the lesson says so
+PRIVATE["10"] = {"_fused_sdp_choice"}
 # the flight recorder's entries under gloo have no public call; the lesson says so
 PRIVATE["12"] = {"_distributed_c10d"}
 # TorchTPU 0.2.0 counts its programs in no public call
