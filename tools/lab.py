@@ -164,6 +164,8 @@ def for_reader(path, core=False):
             continue
         text = INTO_NOTEBOOKS.sub(rf"\1{notebooks}", cell["source"])
         text = BADGES.sub("", into_copies(text))
+        if core:  # one folder deeper; pages that have no copy
+            text = text.replace("](../docs/", "](../../docs/")
         if is_deeper and text.startswith("## "):
             cell["metadata"]["jp-MarkdownHeadingCollapsed"] = True
         is_deeper = is_deeper or text.startswith("## Deeper")
