@@ -1,154 +1,209 @@
 """Exercises of lesson 17."""
 
+from types import SimpleNamespace
+
 import torch
+from torch import nn
 
 from course import expect
 from course.answers import Wrong, call
 from course.exercises import Exercise
 from exercises.doubles.generation import OnGpu, Planned, Slots, TinyDecoder
 
-# The numbers of Llama 3.1 8B and of Llama 2 7B, and two models of nobody.
-LLAMA_3 = {
-    "weights": 8_030_261_248,
-    "layers": 32,
-    "heads": 32,
-    "kv_heads": 8,
-    "size": 128,
-}
-LLAMA_2 = {
-    "weights": 6_738_415_616,
-    "layers": 32,
-    "heads": 32,
-    "kv_heads": 32,
-    "size": 128,
-}
-TINY = {"weights": 1_000, "layers": 2, "heads": 6, "kv_heads": 3, "size": 8}
-DEEP = {"weights": 50_000, "layers": 7, "heads": 4, "kv_heads": 1, "size": 5}
-NAMES = {8_030_261_248: "Llama 3.1 8B", 6_738_415_616: "Llama 2 7B"}
-GIB = 2**30
-
-
-def _model(config):
-    return NAMES.get(config["weights"], f"config = {config}")
-
-
-def _token(config, dtype, heads="kv_heads"):
-    """Bytes that a token leaves in all caches."""
-    numbers = 2 * config["layers"] * config[heads] * config["size"]
-    return numbers * dtype.itemsize
-
-
 # --------------------------------------------------------------------------------------
 # 17.0
 
-MEMORIES = [  # config, bytes, dtype, answers; what the case is about
-    (LLAMA_3, 48 * GIB, torch.float32, 1, ""),
-    (LLAMA_3, 24 * GIB, torch.bfloat16, 4, ""),
-    (LLAMA_3, 80 * 10**9, torch.float8_e4m3fn, 7, ""),
-    (LLAMA_2, 16 * GIB, torch.float16, 3, ""),
-    (LLAMA_3, 16 * GIB, torch.float32, 2, "the weights alone do not fit"),
-    (TINY, 4_000 + 3 * 384 - 1, torch.float32, 3, "one byte is missing for a token"),
-    (TINY, 4_000 + 15 * 384, torch.float32, 3, "five tokens each fill it to the byte"),
-    (TINY, 4_000, torch.float32, 1, "the weights fill all of it"),
-    (DEEP, 10**6, torch.int8, 10, ""),
-    (DEEP, 10**6, torch.float64, 1, ""),
+GIB = 2**30
+
+
+class Stored(nn.Module):
+    """A model of parameters and buffers alone. parts: name → tensor; an integer one is
+    a buffer, as quantized weights are.
+    """
+
+    def __init__(self, **parts):
+        super().__init__()
+        for name, x in parts.items():
+            if x.dtype.is_floating_point:
+                setattr(self, name, nn.Parameter(x))
+            else:
+                self.register_buffer(name, x)
+
+
+def _meta(numbers, dtype=torch.bfloat16):
+    return torch.empty(numbers, dtype=dtype, device="meta")
+
+
+def _cache(shape, like):
+    where = {"dtype": like.dtype, "device": like.device}
+    return SimpleNamespace(k=torch.empty(shape, **where), v=torch.empty(shape, **where))
+
+
+def _small():
+    return Stored(up=torch.ones(40, 10), down=torch.ones(10, 10), norm=torch.ones(10))
+
+
+def _llama():
+    return Stored(all=_meta(8_030_261_248))
+
+
+def _int8():
+    scales = _meta(1_640_000, torch.float32)
+    return Stored(all=_meta(8_028_000_000, torch.int8), scales=scales)
+
+
+def _tied():
+    model = Stored(embed=torch.ones(50, 8), up=torch.ones(8, 32), down=torch.ones(4))
+    model.head = model.embed
+    return model
+
+
+HALF, FULL = _meta(1), torch.ones(1)
+ROOMS = [  # model; of the caches layers, shape, dtype; bytes, answers; what it is about
+    ("a small model", _small, 3, (1, 2, 16, 5), FULL, 60_000, 5, ""),
+    ("Llama 3.1 8B", _llama, 32, (1, 8, 10, 128), HALF, 24 * GIB, 1, ""),
+    ("Llama 3.1 8B", _llama, 32, (4, 8, 100, 128), HALF, 80 * 10**9, 7, ""),
+    ("8-bit weights", _int8, 32, (2, 8, 64, 128), HALF, 12 * GIB, 3, ""),
+    ("tied weights", _tied, 2, (3, 1, 7, 4), FULL, 20_000, 5, ""),
+    ("Llama 3.1 8B", _llama, 32, (1, 8, 10, 128), HALF, 8 * GIB, 1, "no room at all"),
+    (
+        "a small model",
+        _small,
+        3,
+        (2, 2, 8, 5),
+        FULL,
+        2_040 + 4 * 3 * 240 - 1,
+        3,
+        "a byte is missing for the fourth token",
+    ),
+    (
+        "a small model",
+        _small,
+        3,
+        (2, 2, 8, 5),
+        FULL,
+        2_040 + 4 * 3 * 240,
+        3,
+        "four tokens of each fill it to the byte",
+    ),
 ]
 
 
 def check_tokens_that_fit(answer):
-    for config, memory, dtype, answers, about in MEMORIES:
-        shown = f"{_model(config)}, {memory:,} bytes, {dtype}, answers={answers}"
-        got = call(answer, config, memory, dtype, answers, shown=shown)
+    for what, make, layers, shape, like, memory, answers, about in ROOMS:
+        model = make()
+        caches = [_cache(shape, like) for _ in range(layers)]
+        shown = (
+            f"{what}, {layers} caches of shape {shape}, {memory:,} bytes and"
+            f" answers={answers}"
+        )
+        got = call(answer, model, caches, memory, answers, shown=shown)
         got = expect.number(got, shown, "a whole number")
-        weights, token = config["weights"] * dtype.itemsize, _token(config, dtype)
-        free = max(0, memory - weights)
-        slips = [
-            (free / token / answers, "whole tokens: // in place of /"),
-            (free / (token * answers), "whole tokens: // in place of /"),
-            (free // (token // 2) // answers, "a token leaves a key and a value"),
-            (
-                free // _token(config, dtype, "heads") // answers,
-                "the cache has kv_heads heads; only queries have all",
-            ),
-            (free // (token // config["layers"]) // answers, "each layer has a cache"),
-            (free // token, "each answer has a cache of its own"),
-            (
-                (memory - config["weights"]) // token // answers,
-                "a weight takes dtype.itemsize bytes",
-            ),
-            (memory // token // answers, "the weights take up memory, too"),
-            (
-                free // (token // dtype.itemsize) // answers,
-                "a number in the cache takes dtype.itemsize bytes",
-            ),
-        ]
-        expected = free // token // answers
-        why = about
+        held = sum(cache.k.nbytes + cache.v.nbytes for cache in caches)
+        expected, slips = _room_slips(model, held, memory, answers, layers, shape)
+        why = about or next((text for value, text in slips if got == value), "")
         if got < 0:
-            why = "there are no fewer than 0 tokens"
-        elif got != expected:
-            why = next((text for value, text in slips if got == value), about)
+            why = "0 where not even the weights fit"
         expect.equal(got, expected, shown, why)
+
+
+def _room_slips(model, held, memory, answers, layers, shape):
+    """What is right, and pairs (another number, what went wrong)."""
+    now, _, room, _ = shape
+    token = held // (now * room)
+    parameters, buffers = list(model.parameters()), list(model.buffers())
+    weights = sum(x.nbytes for x in parameters + buffers)
+    numbers = sum(x.numel() for x in parameters + buffers)
+    without_buffers = sum(x.nbytes for x in parameters)
+    twice = sum(x.nbytes for x in model.state_dict().values())
+    free = max(0, memory - weights)
+    slips = [
+        (free / (token * answers), "whole tokens: // in place of /"),
+        (free / token / answers, "whole tokens: // in place of /"),
+        (free // (token // 2 * answers), "a token leaves a key and a value"),
+        (free // (token // layers * answers), "each layer has a cache"),
+        (free // token, "each answer has a cache of its own"),
+        (free // (held // now * answers), f"these caches have {room} seats"),
+        (free // (held // room * answers), f"these caches are of {now} answers"),
+        (free // (held * answers), "of these caches, what is one token's"),
+        (memory // (token * answers), "the weights take up memory, too"),
+        ((memory - numbers) // (token * answers), "weights in bytes, not in numbers"),
+        ((memory - without_buffers) // (token * answers), "buffers are weights, too"),
+        ((memory - twice) // (token * answers), "tied weights are there once"),
+    ]
+    return free // (token * answers), slips
 
 
 # --------------------------------------------------------------------------------------
 # 17.1
 
-H100, A100, SLOW = (3.35e12, 989e12), (1.555e12, 312e12), (100.0, 1_000.0)
-STEPS = [  # config, dtype, answers, tokens of each, bytes/s and operations/s
-    (LLAMA_3, torch.bfloat16, 1, 100, *H100),
-    (LLAMA_3, torch.bfloat16, 64, 100, *H100),
-    (LLAMA_3, torch.bfloat16, 2_000, 100, *H100),
-    (LLAMA_3, torch.bfloat16, 400, 1, *H100),
-    (LLAMA_3, torch.bfloat16, 400, 8_000, *H100),
-    (LLAMA_3, torch.float8_e4m3fn, 200, 10, *H100),
-    (LLAMA_2, torch.float16, 16, 2_000, *A100),
-    (LLAMA_2, torch.float16, 256, 0, *A100),
-    (TINY, torch.float32, 13, 3, *SLOW),
-    (DEEP, torch.float64, 42, 1, *SLOW),
-    (DEEP, torch.float64, 43, 1, *SLOW),
+# as their configurations and names have them, and two models of nobody
+LLAMA_3 = {"weights": 8_030_261_248, "layers": 32, "heads": 32, "kv_heads": 8}
+LLAMA_2 = {"weights": 6_738_415_616, "layers": 32, "heads": 32, "kv_heads": 32}
+LLAMA_3["size"] = LLAMA_2["size"] = 128
+TINY = {"weights": 1_000, "layers": 2, "heads": 6, "kv_heads": 3, "size": 8}
+DEEP = {"weights": 50_000, "layers": 7, "heads": 4, "kv_heads": 1, "size": 5}
+NAMES = {8_030_261_248: "Llama 3.1 8B", 6_738_415_616: "Llama 2 7B"}
+LARGE, OLDER, SLOW = (3.35e12, 989e12), (1.555e12, 312e12), (100.0, 1_000.0)
+STEPS = [  # config, bytes each, answers, tokens of each, bytes/s and operations/s
+    (LLAMA_3, 2, 1, 100, *LARGE),
+    (LLAMA_3, 2, 64, 100, *LARGE),
+    (LLAMA_3, 2, 2_000, 100, *LARGE),
+    (LLAMA_3, 2, 400, 1, *LARGE),
+    (LLAMA_3, 2, 400, 8_000, *LARGE),
+    (LLAMA_3, 0.5, 200, 10, *LARGE),
+    (LLAMA_2, 2, 16, 2_000, *OLDER),
+    (LLAMA_2, 2, 256, 0, *OLDER),
+    (TINY, 4, 13, 3, *SLOW),
+    (DEEP, 8, 42, 1, *SLOW),
+    (DEEP, 8, 43, 1, *SLOW),
 ]
 WORDS = "memory", "compute"
 
 
-def check_step_limit(answer):
-    for config, dtype, answers, context, bandwidth, rate in STEPS:
+def check_least_seconds(answer):
+    for config, each, answers, tokens, bandwidth, flops in STEPS:
+        name = NAMES.get(config["weights"], f"config = {config}")
         shown = (
-            f"{_model(config)}, {dtype}, {answers} answers of {context:,} tokens,"
-            f" {bandwidth:g} bytes/s, {rate:g} operations/s"
+            f"{name}, bytes_each={each}, answers={answers}, tokens={tokens},"
+            f" {bandwidth:g} bytes/s, {flops:g} operations/s"
         )
-        given = config, dtype, answers, context, bandwidth, rate
+        given = config, each, answers, tokens, bandwidth, flops
         seconds, word = _seconds_and_word(call(answer, *given, shown=shown), shown)
-        weights = config["weights"] * dtype.itemsize
-        cache = context * _token(config, dtype)
-        read = (weights + answers * cache) / bandwidth
-        work = 2 * config["weights"] * answers / rate
-        expected = max(read, work)
+        count = config["weights"]
+        cache = 2 * config["layers"] * config["kv_heads"] * config["size"] * tokens
+        read = (count + answers * cache) * each / bandwidth
+        work = 2 * count * answers / flops
+        why = f"reading takes {read:.4g} s, computing {work:.4g} s"
         slips = [
             (read + work, "reading and computing go on at once: the longer one counts"),
             (
-                max(answers * (weights + cache) / bandwidth, work),
+                max(answers * (count + cache) * each / bandwidth, work),
                 "the weights are read once for all answers",
             ),
             (
-                max((weights + cache) / bandwidth, work),
+                max((count + cache) * each / bandwidth, work),
                 "each answer reads a cache of its own",
             ),
+            (max(count * each / bandwidth, work), "the caches are read, too"),
             (
-                max(weights / bandwidth, work),
-                "the caches are read, too",
+                max((count + answers * cache / 2) * each / bandwidth, work),
+                "a token leaves a key and a value",
             ),
             (
-                max(read, work / 2),
-                "a weight is multiplied and added: two operations an answer",
+                max(
+                    (count + answers * cache * config["heads"] / config["kv_heads"])
+                    * each
+                    / bandwidth,
+                    work,
+                ),
+                "the cache has the KV heads; only queries have all",
             ),
-            (
-                max((config["weights"] + answers * cache) / bandwidth, work),
-                "a weight takes dtype.itemsize bytes",
-            ),
+            (max(read, work / 2), "two operations a weight, for each answer"),
+            (max(read / each, work), "a number takes bytes_each bytes"),
+            (min(read, work), f"{why}: the longer of the two counts"),
         ]
-        why = f"reading takes {read:.4g} s, computing {work:.4g} s"
-        slips.append((min(read, work), f"{why}: the longer of the two counts"))
+        expected = max(read, work)
         expect.close(seconds, expected, shown, why, slips, unit=" s")
         said = "right seconds, but you returned"
         expect.equal(word, WORDS[work > read], shown, why, said=said)
@@ -462,56 +517,62 @@ EXERCISES = [
         stars=1,
         check=check_tokens_that_fit,
         hints=[
-            "What is free beside the weights? What does a token leave, in bytes?",
             (
-                "A token leaves a key and a value in each layer, with kv_heads · size"
-                " numbers each; a number takes dtype.itemsize bytes."
+                "x.nbytes is what a tensor holds, in bytes. What is free beside the"
+                " weights? What do all caches hold for one token of one answer?"
             ),
             (
-                'free = memory - config["weights"] * dtype.itemsize. Divide by the'
-                " bytes of a token and by the answers, with //; max(0, …)."
+                "The weights are [*model.parameters(), *model.buffers()]: each once,"
+                " also where two layers share one."
+            ),
+            (
+                "Sum k.nbytes + v.nbytes over all layers, and divide it by answers ·"
+                " room, which stand in the shape of k."
             ),
         ],
         solution="""
-def tokens_that_fit(config, memory, dtype, answers):
-    free = memory - config["weights"] * dtype.itemsize
-    numbers = 2 * config["layers"] * config["kv_heads"] * config["size"]
-    return max(0, free // (numbers * dtype.itemsize * answers))
+def tokens_that_fit(model, caches, memory, answers):
+    weights = [*model.parameters(), *model.buffers()]
+    free = memory - sum(x.nbytes for x in weights)
+    now, _, room, _ = caches[0].k.shape
+    token = sum(cache.k.nbytes + cache.v.nbytes for cache in caches) // (now * room)
+    return max(0, free // (token * answers))
 """,
         praise=(
-            "A static cache takes this room from the first token on, whatever is said."
-            " Servers give it out in small blocks, as answers grow."
+            "It works on the device meta, too: that is how to ask before you rent. A"
+            " static cache takes this room from the first token on; servers give it out"
+            " in small blocks, as answers grow."
         ),
     ),
     Exercise(
         number="17.1",
         title="What is the least that a step takes?",
-        name="step_limit",
+        name="least_seconds",
         stars=2,
-        check=check_step_limit,
+        check=check_least_seconds,
         hints=[
             (
-                "Two times: that of reading, in bytes over bytes per second, and that"
-                " of computing, in operations over operations per second."
+                "Two times: bytes that are read, over bandwidth; operations, over"
+                " flops. The longer one counts."
             ),
             (
-                "Read are the weights, once, and the cache of each answer. Computed is"
-                " with each weight for each answer."
+                "Read are the weights, once, and the cache of each answer: answers ·"
+                " tokens · 2 · layers · KV heads · size numbers."
             ),
             'max((read, "memory"), (work, "compute")) is the longer, with its word.',
         ],
         solution="""
-def step_limit(config, dtype, answers, context, bandwidth, rate):
-    numbers = 2 * config["layers"] * config["kv_heads"] * config["size"]
-    held = config["weights"] + answers * context * numbers
-    read = held * dtype.itemsize / bandwidth
-    work = 2 * config["weights"] * answers / rate
+def least_seconds(config, bytes_each, answers, tokens, bandwidth, flops):
+    token = 2 * config["layers"] * config["kv_heads"] * config["size"]
+    numbers = config["weights"] + answers * tokens * token
+    read = numbers * bytes_each / bandwidth
+    work = 2 * config["weights"] * answers / flops
     return max((read, "memory"), (work, "compute"))
 """,
         praise=(
-            "While the caches are short, more answers cost no time up to itemsize / 2 ·"
-            " rate / bandwidth of them. With long ones reading stays the limit: each"
-            " answer brings bytes of its own."
+            "While caches are short, computing takes over from bytes_each / 2 · flops /"
+            " bandwidth answers on. With long ones it may never do so: each answer"
+            " brings bytes of its own."
         ),
     ),
     Exercise(

@@ -64,13 +64,13 @@ class Planned:
 
 
 class Seats:
-    """A static cache, as the lesson has it: a key and a value for each seat. What the
-    free ones hold is arbitrary.
+    """A static cache in double precision, as the lesson has it: a key and a value for
+    each seat. What the free ones hold is arbitrary.
     """
 
-    def __init__(self, batch: int, heads: int, room: int, size: int):
-        full = torch.linspace(-3, 3, room, dtype=torch.float64)[:, None]
-        self.k = full.expand(batch, heads, room, size).clone()
+    def __init__(self, *shape: int):
+        full = torch.linspace(-3, 3, shape[2], dtype=torch.float64)
+        self.k = full[:, None].expand(shape).clone()
         self.v = -self.k
 
     def add(self, k, v, at):
@@ -101,8 +101,8 @@ class TinyDecoder:
         self.weights = [(new(width, 3 * width), new(width, width)) for _ in range(2)]
 
     def caches(self, batch: int, room: int) -> list[Seats]:
-        sizes = batch, self.heads, room, self.size
-        return [Seats(*sizes) for _ in range(self.layers)]
+        shape = batch, self.heads, room, self.size
+        return [Seats(*shape) for _ in range(self.layers)]
 
     def __call__(self, tokens, at, caches, mask=None):
         room = caches[0].k.shape[2]
@@ -117,11 +117,10 @@ class TinyDecoder:
             parts = (x @ qkv).unflatten(-1, (3, self.heads, self.size)).movedim(2, 0)
             q, k, v = parts.transpose(2, 3)
             k, v = cache.add(k, v, at)
-            causal = mask is None and len(at) > 1
             x = (
                 x
                 + F.scaled_dot_product_attention(
-                    q, k, v, attn_mask=mask, is_causal=causal
+                    q, k, v, attn_mask=mask, is_causal=mask is None
                 )
                 .transpose(1, 2)
                 .flatten(2)
@@ -140,8 +139,7 @@ class Call(NamedTuple):
     def seen(self, room: int) -> torch.Tensor:
         """Which seats each token may look at, as booleans of shape (…, n, room)."""
         if self.mask is None:
-            everything = torch.ones(len(self.at), room, dtype=torch.bool)
-            return everything if len(self.at) == 1 else everything.tril()
+            return torch.ones(len(self.at), room, dtype=torch.bool).tril()
         return self.mask if self.mask.dtype == torch.bool else self.mask == 0
 
 

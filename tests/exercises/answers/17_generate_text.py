@@ -8,65 +8,98 @@ FIT = SOLUTION["17.0"]
 ANSWERS["17.0"] = Answers(
     right=[
         """
-def tokens_that_fit(config, memory, dtype, answers):
-    each = torch.empty(0, dtype=dtype).element_size()
-    per_head = config["layers"] * config["kv_heads"]
-    token = sum(per_head * config["size"] * each for _ in ("key", "value"))
-    free = memory - config["weights"] * each
-    if free < 0:
+def tokens_that_fit(model, caches, memory, answers):
+    for x in model.parameters():
+        memory -= x.numel() * x.element_size()
+    for x in model.buffers():
+        memory -= x.numel() * x.element_size()
+    token = 0
+    for cache in caches:
+        k, v = cache.k[0, :, 0], cache.v[0, :, 0]
+        token += k.numel() * k.element_size() + v.numel() * v.element_size()
+    if memory < 0:
         return 0
-    return free // token // answers
+    return memory // token // answers
 """,
         """
 import math
 
-def tokens_that_fit(config, memory, dtype, answers):
-    numbers = memory // dtype.itemsize - config["weights"]
-    shape = 2, answers, config["layers"], config["kv_heads"], config["size"]
-    return max(math.floor(numbers / math.prod(shape)), 0)
+def tokens_that_fit(model, caches, memory, answers):
+    tensors = {id(x): x for x in model.state_dict(keep_vars=True).values()}
+    free = memory - sum(x.nbytes for x in tensors.values())
+    k = caches[-1].k
+    held = 2 * len(caches) * k.shape[1] * k.shape[3] * k.dtype.itemsize
+    return max(math.floor(free / (answers * held)), 0)
 """,
     ],
     wrong={
-        edit(FIT, ("2 * config", "config")): "a token leaves a key and a value",
-        edit(FIT, ("kv_heads", "heads")): "only queries have all",
-        edit(FIT, ('["weights"] * dtype.itemsize', '["weights"]')): (
-            "a weight takes dtype.itemsize bytes"
+        edit(FIT, (".k.nbytes + cache.v.nbytes", ".k.nbytes")): (
+            "a token leaves a key and a value"
         ),
-        edit(FIT, ("itemsize * answers", "itemsize")): (
-            "each answer has a cache of its own"
+        edit(FIT, ("for cache in caches", "for cache in caches[:1]")): (
+            "each layer has a cache"
         ),
-        edit(FIT, ("max(0, free //", "(free //")): "there are no fewer than 0 tokens",
-        edit(FIT, ("free //", "free /")): "whole tokens: // in place of /",
-        edit(FIT, ('config["layers"] * ', "")): "each layer has a cache",
-        edit(FIT, ('memory - config["weights"] * dtype.itemsize', "memory")): (
+        edit(FIT, ("(token * answers)", "token")): "each answer has a cache of its own",
+        edit(FIT, ("(now * room)", "now")): "these caches have 16 seats",
+        edit(FIT, ("(now * room)", "room")): "these caches are of 4 answers",
+        edit(FIT, ("[*model.parameters(), *model.buffers()]", "model.parameters()")): (
+            "buffers are weights, too"
+        ),
+        edit(
+            FIT,
+            (
+                "[*model.parameters(), *model.buffers()]",
+                "model.state_dict().values()",
+            ),
+        ): "tied weights are there once",
+        edit(FIT, ("sum(x.nbytes for", "sum(x.numel() for")): (
+            "weights in bytes, not in numbers"
+        ),
+        edit(FIT, ("max(0, free // (token * answers))", "free // (token * answers)")): (
+            "0 where not even the weights fit"
+        ),
+        edit(
+            FIT, ("free // (token", "free / (token")
+        ): "whole tokens: // in place of /",
+        edit(FIT, (" - sum(x.nbytes for x in weights)", "")): (
             "the weights take up memory, too"
         ),
-        edit(FIT, ("(numbers * dtype.itemsize *", "(numbers *")): (
-            "a number in the cache takes dtype.itemsize bytes"
+    },
+    equivalent={
+        "weights = [*model.parameters(), *model.buffers()] → weights ="
+        " [*model.buffers(), *model.parameters()]": "A sum has no order.",
+        "token = sum((cache.k.nbytes + cache.v.nbytes for cache in caches)) // (now *"
+        " room) → token = sum((cache.k.nbytes + cache.v.nbytes for cache in caches)) /"
+        " (now * room)": "It comes out even.",
+        "now, _, room, _ = caches[0].k.shape → now, _, room, _ = caches[1].k.shape": (
+            "The caches of all layers have one shape."
         ),
     },
 )
 
-LIMIT = SOLUTION["17.1"]
+LEAST = SOLUTION["17.1"]
 ANSWERS["17.1"] = Answers(
     right=[
         """
-def step_limit(config, dtype, answers, context, bandwidth, rate):
-    token = config["layers"] * config["kv_heads"] * config["size"] * dtype.itemsize * 2
-    memory = config["weights"] * dtype.itemsize / bandwidth
-    memory += answers * context * token / bandwidth
-    compute = config["weights"] / rate * 2 * answers
+def bytes_a_token(layers, kv_heads, size, bytes_each):
+    return 2 * layers * kv_heads * size * bytes_each
+
+def least_seconds(config, bytes_each, answers, tokens, bandwidth, flops):
+    sizes = [config[name] for name in ("layers", "kv_heads", "size")]
+    memory = config["weights"] * bytes_each / bandwidth
+    memory += answers * tokens * bytes_a_token(*sizes, bytes_each) / bandwidth
+    compute = config["weights"] / flops * 2 * answers
     if memory > compute:
         return memory, "memory"
     return compute, "compute"
 """,
         """
-def step_limit(config, dtype, answers, context, bandwidth, rate):
-    cache = torch.Size([2, answers, config["layers"], config["kv_heads"], context])
+def least_seconds(config, bytes_each, answers, tokens, bandwidth, flops):
+    cache = torch.Size([2, answers, config["layers"], config["kv_heads"], tokens])
     held = config["weights"] + cache.numel() * config["size"]
     seconds = {
-        "compute": answers * 2 * config["weights"] / rate,
-        "memory": held * torch.empty(1, dtype=dtype).nbytes / bandwidth,
+        "compute": answers * 2 * config["weights"] / flops,
+        "memory": held * bytes_each / bandwidth,
     }
     word = max(seconds, key=seconds.get)
     return [torch.tensor(seconds[word], dtype=torch.float64), word]
@@ -74,37 +107,38 @@ def step_limit(config, dtype, answers, context, bandwidth, rate):
     ],
     wrong={
         edit(
-            LIMIT,
-            ('config["weights"] + answers * context * numbers', "0"),
-            (
-                "held * dtype",
-                '(config["weights"] + context * numbers) * answers * dtype',
-            ),
+            LEAST,
+            ("numbers * bytes_each", "answers * numbers * bytes_each"),
+            ("answers * tokens", "tokens"),
         ): "the weights are read once for all answers",
-        edit(LIMIT, ("answers * context", "context")): (
+        edit(LEAST, ("answers * tokens", "tokens")): (
             "each answer reads a cache of its own"
         ),
         edit(
-            LIMIT,
+            LEAST,
             ('max((read, "memory"), (work, "compute"))', "read + work, word"),
             (
                 "    return",
                 '    word = "memory" if read > work else "compute"\n    return',
             ),
         ): "the longer one counts",
-        edit(LIMIT, (" + answers * context * numbers", "")): "the caches are read, too",
-        edit(LIMIT, ('2 * config["weights"]', 'config["weights"]')): (
-            "two operations an answer"
+        edit(LEAST, (" + answers * tokens * token", "")): "the caches are read, too",
+        edit(LEAST, ('2 * config["weights"]', 'config["weights"]')): (
+            "two operations a weight, for each answer"
         ),
-        edit(LIMIT, ("] * answers /", "] /")): "the longer of the two counts",
-        edit(LIMIT, ("max(", "min(")): "the longer of the two counts",
-        edit(LIMIT, ("= held * dtype.itemsize", '= (held - config["weights"])')): (
-            "expected"
+        edit(LEAST, ('2 * config["layers"]', 'config["layers"]')): (
+            "a token leaves a key and a value"
         ),
+        edit(LEAST, ("kv_heads", "heads")): "only queries have all",
+        edit(LEAST, ("numbers * bytes_each", "numbers")): (
+            "a number takes bytes_each bytes"
+        ),
+        edit(LEAST, ("] * answers /", "] /")): "the longer of the two counts",
+        edit(LEAST, ("max(", "min(")): "the longer of the two counts",
         edit(
-            LIMIT, ('(read, "memory"), (work, "compute")', '("x", read), ("y", work)')
+            LEAST, ('(read, "memory"), (work, "compute")', '("x", read), ("y", work)')
         ): 'expected a pair: the seconds, and "memory" or "compute"',
-        edit(LIMIT, ('"compute"', '"memory"')): "right seconds, but you returned",
+        edit(LEAST, ('"compute"', '"memory"')): "right seconds, but you returned",
     },
 )
 
@@ -248,9 +282,16 @@ def prefill(model, tokens, caches, most):
             "a cache of 16 seats, expected (4, 16)"
         ),
     },
+    equivalent={
+        "seats = torch.arange(caches[0].k.shape[2], device=tokens.device) → seats ="
+        " torch.arange(caches[1].k.shape[2], device=tokens.device)": (
+            "The caches of all layers have the same room."
+        ),
+    },
 )
 
 STREAM = SOLUTION["17.4"]
+NEVER_READ = "It is never read."
 ANSWERS["17.4"] = Answers(
     right=[
         """
@@ -326,5 +367,10 @@ def stream(layers, passes, fetch, compute, wait):
             wait("worker", fetch(layer, layer % 2))
             done[layer % 2] = compute(layer % 2)
 """: "may overwrite the slot",
+    },
+    equivalent={
+        "done = [None, None] → done = [0, None]": NEVER_READ,
+        "done = [None, None] → done = [None, 0]": NEVER_READ,
+        "a global: done = [None, None]": "Both are written before they are read.",
     },
 )
