@@ -34,6 +34,10 @@ def _meta(numbers, dtype=torch.bfloat16):
     return torch.empty(numbers, dtype=dtype, device="meta")
 
 
+def _weights(model):
+    return sum(x.nbytes for x in [*model.parameters(), *model.buffers()])
+
+
 def _cache(shape, like):
     where = {"dtype": like.dtype, "device": like.device}
     return SimpleNamespace(k=torch.empty(shape, **where), v=torch.empty(shape, **where))
@@ -94,8 +98,8 @@ def check_tokens_that_fit(answer):
         model = make()
         caches = [_cache(shape, like) for _ in range(layers)]
         shown = (
-            f"{what}, {layers} caches of shape {shape}, {memory:,} bytes and"
-            f" answers={answers}"
+            f"{what} of {_weights(model):,} bytes, {layers} caches with keys of shape"
+            f" {shape} in {like.dtype}, memory={memory:,} and answers={answers}"
         )
         got = call(answer, model, caches, memory, answers, shown=shown)
         got = expect.number(got, shown, "a whole number")
@@ -112,11 +116,10 @@ def _room_slips(model, held, memory, answers, layers, shape):
     now, _, room, _ = shape
     token = held // (now * room)
     parameters, buffers = list(model.parameters()), list(model.buffers())
-    weights = sum(x.nbytes for x in parameters + buffers)
     numbers = sum(x.numel() for x in parameters + buffers)
     without_buffers = sum(x.nbytes for x in parameters)
     twice = sum(x.nbytes for x in model.state_dict().values())
-    free = max(0, memory - weights)
+    free = max(0, memory - _weights(model))
     slips = [
         (free / (token * answers), "whole tokens: // in place of /"),
         (free / token / answers, "whole tokens: // in place of /"),
@@ -583,8 +586,8 @@ def least_seconds(config, bytes_each, answers, tokens, bandwidth, flops):
         check=check_until_end,
         hints=[
             (
-                "token == end is a tensor, and stays on the device. Only .item(),"
-                " .tolist() or an `if` fetch it."
+                "token == end is a tensor, and stays on the device. To fetch it is"
+                " .item(), .tolist(), .cpu(), or an `if`."
             ),
             (
                 "Keep a tensor that says who has finished: done = done | (token =="
@@ -640,9 +643,9 @@ def prefill(model, tokens, caches, most):
     return logits[:, -1]
 """,
         praise=(
-            "The scores of a piece are most × seats numbers, not length × seats. And"
-            " between two pieces a server lets others say their next token: chunked"
-            " prefill."
+            "What a call holds grows with its tokens, logits among it: pieces lower the"
+            " peak. And between two of them a server lets others say their next token:"
+            " chunked prefill."
         ),
     ),
     Exercise(
