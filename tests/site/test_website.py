@@ -78,6 +78,17 @@ def test_an_answer_knows_its_question():
     assert asked.endswith(f"{listed}</div>")
 
 
+def test_what_is_to_be_predicted_stands_above_the_question():
+    data = {"device_lab": {"state": "asked", "asked": ASKS}}
+    shown = {"text/plain": "asked"}
+    source = 'x = 4  # is it?\nwords = "4", "0"\nf(\n    x,\n)\nquestion = "Is"\n' + ASK
+    cell = code(source)
+    cell.outputs = [v4.new_output("display_data", shown, metadata=data)]
+    first, asked = parts(made(cell)[0])
+    assert first == "x = 4  # is it?\nf(\n    x,\n)"
+    assert asked.startswith('<div class="predict"')
+
+
 def test_the_switch_stands_where_there_are_answers():
     badges = "[![Open in Colab](https://x/y.svg)](https://x) more"
     head = text(f"# Do it\n\n{badges}\n\nYou will.", id="title")

@@ -6,6 +6,7 @@ that Markdown lacks goes into raw cells of the format text/html; a `<details>` o
 one such cell and closes in another.
 """
 
+import ast
 import base64
 import hashlib
 import html
@@ -114,6 +115,8 @@ def _code(cell, key, explorer, pictures, said):
     it shows.
     """
     for asked in facts(cell, "asked"):
+        if above := above_the_question(cell.source):
+            yield None, v4.new_code_cell(above)
         yield None, raw(question(asked, said.get(asked["key"], {})))
         return
     code = v4.new_code_cell(TITLE.sub("", cell.source))
@@ -241,6 +244,25 @@ def said_of_guesses(cells):
     """What is said of each guess, {key of the `predict` cell: {option: sentence}}."""
     revealed = [each for cell in cells for each in facts(cell, "revealed")]
     return {each["key"]: each["said"] for each in revealed}
+
+
+def above_the_question(source):
+    """The code of a `predict` cell that stands above the call, for a reader predicts
+    what it does. Without what only names the words of question and options.
+    """
+    lines, kept = source.splitlines(), []
+    for node in ast.parse(source).body:
+        if lines[node.lineno - 1].startswith("predict("):
+            break
+        if not (isinstance(node, ast.Assign) and _is_words(node.value)):
+            kept += lines[node.lineno - 1 : node.end_lineno]
+    return "\n".join(kept)
+
+
+def _is_words(node):
+    if isinstance(node, ast.Tuple):
+        return all(map(_is_words, node.elts))
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def question(asked, said):
