@@ -397,15 +397,6 @@ def test_a_table_is_told_from_sentences(text, columns):
     assert pages_of_lessons.has_columns(output) is columns
 
 
-def test_what_is_printed_little_by_little_is_one_table():
-    texts = ("eager   1 ms\n", "graph  12 ms\n")
-    first, second = (nbformat.v4.new_output("stream", text=text) for text in texts)
-    claim = pages_of_lessons.html_output("✓")
-    found = pages_of_lessons.joined([first, second, claim])
-    assert [output.get("text") for output in found] == ["".join(texts), None]
-    assert pages_of_lessons.has_columns(found[0])
-
-
 @pytest.mark.parametrize(
     ("text", "source", "messages"),
     [

@@ -130,7 +130,7 @@ def _code(cell, key, explorer, pictures, said):
     if explores and explorer is not None:
         yield None, raw(explorer)
         return
-    outputs = joined(shown(output, pictures) for output in cell.outputs)
+    outputs = [shown(output, pictures) for output in cell.outputs]
     if explores:
         note = (
             '<p class="note quiet">This figure shows what your machine measures: its'
@@ -141,20 +141,6 @@ def _code(cell, key, explorer, pictures, said):
         # MyST-NB skips cells without a source
         tags = {"tags": ["remove-input", *(["columns"] if columns else [])]}
         yield key, v4.new_code_cell("...", outputs=list(group), metadata=tags)
-
-
-def joined(outputs):
-    """Outputs, with neighbors of one stream in one: what a cell has printed little by
-    little is read as a whole, such as a table whose rows took seconds.
-    """
-    whole = []
-    for output in outputs:
-        name = output.get("name")  # of a stream
-        if name and whole and whole[-1].get("name") == name:
-            whole[-1].text += output.text
-        else:
-            whole.append(output)
-    return whole
 
 
 def has_columns(output):
