@@ -1,22 +1,20 @@
-"""What do several devices cost? DDP's buckets, and how the time of a step grows with
-the devices. Units: bytes, seconds; collectives.py says what a collective takes.
+"""What does a step of DDP on several devices cost? Its buckets and its timeline. Units:
+bytes, seconds; collectives.py says what a collective takes.
 
 The model errs in both directions, so vary what a prediction assumes and tell the range.
 It says too little time where a real job waits for slower devices, hosts and data,
-meets congestion, or has links that reach four fifths of their rate (in the sizes of
-DDP's buckets a real all-reduce over nodes took twice as long and more); too much where
-switches sum (NVLS), or each call gets its best algorithm. Lesson 12 has the rest.
+meets congestion, or has links that reach four fifths of their rate; too much where
+switches sum (NVLS), or each call gets its best algorithm: a ring over many ranks is
+slower than a tree.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 
 from device_lab import LabError
-from simulate.collectives import Link, all_reduce, hierarchical
 from simulate.timeline import Op, Span, schedule
 
 
@@ -73,13 +71,6 @@ class Step(NamedTuple):
     exposed: float
     spans: list[Span]
 
-    @property
-    def efficiency(self) -> float:
-        """Speed over that of as many devices, with as many samples each, that never
-        communicate.
-        """
-        return 1 - self.exposed / self.seconds
-
 
 def ddp_step(
     sizes: Sequence[float],
@@ -123,76 +114,3 @@ def _check_step(sizes, shares, forward, backward):
         )
     if not forward + backward > 0:
         raise LabError("a step needs a time above 0 for its forward and backward pass")
-
-
-def scaling(
-    devices: Iterable[int],
-    sizes: Sequence[float],
-    forward: float,
-    backward: float,
-    batch: float,
-    *,
-    per_node: int,
-    inner: Link,
-    outer: Link,
-    algorithm: str = "ring",
-    overlap: bool = True,
-    flat: bool = False,
-    strong: bool = False,
-    cap: float | None = None,
-    first: float | None = None,
-    shares: Sequence[float] | None = None,
-) -> list[Step]:
-    """How a step of data-parallel training changes with the number of devices: a Step
-    for each of `devices`.
-
-    devices: the numbers, each at most per_node or a multiple of it
-    sizes: bytes of each parameter's gradient in order of registration
-    forward, backward: seconds for one sample
-    batch: samples, of each device (weak scaling) or, with strong=True, of all together
-    per_node, inner, outer, algorithm, overlap: see `hierarchical`
-    flat: the algorithm goes across all ranks, at the pace of the slower link
-    cap, first: see `buckets`
-    shares: backward time of each parameter in any unit (default: by bytes)
-
-    LabError for devices that do not fill their nodes or have less than one sample.
-    """
-    assignment = buckets(sizes, cap, first)
-    total = per_bucket(sizes, assignment)
-    work = per_bucket(sizes if shares is None else shares, assignment)
-    levels = inner, outer, algorithm, overlap, flat
-    steps = []
-    for n in devices:
-        local = _samples(n, per_node, batch, strong)
-        seconds = local * forward, local * backward
-        cost = partial(_across, devices=n, per_node=per_node, levels=levels)
-        steps.append(ddp_step(total, *seconds, cost, work))
-    return steps
-
-
-def _across(size, devices, per_node, levels):
-    """Seconds of an all-reduce on so many devices."""
-    inner, outer, algorithm, overlap, flat = levels
-    if devices <= per_node:
-        return all_reduce(size, devices, inner)
-    if flat:
-        latency = max(inner.latency, outer.latency)
-        slower = Link(latency, min(inner.bandwidth, outer.bandwidth))
-        return all_reduce(size, devices, slower, algorithm)
-    nodes = devices // per_node
-    return hierarchical(size, per_node, nodes, inner, outer, algorithm, overlap)
-
-
-def _samples(devices, per_node, batch, strong):
-    """How many samples each device has."""
-    uneven = devices > per_node and devices % per_node
-    if devices < 1 or per_node < 1 or uneven:
-        raise LabError(f"{devices} devices do not fill nodes of {per_node}")
-    if not strong:
-        return batch
-    if batch < devices:
-        raise LabError(
-            f"a global batch of {batch} is less than one sample for each of {devices}"
-            " devices"
-        )
-    return batch / devices

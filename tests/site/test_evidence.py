@@ -397,6 +397,26 @@ def test_a_table_is_told_from_sentences(text, columns):
     assert pages_of_lessons.has_columns(output) is columns
 
 
+def test_what_is_printed_below_something_else_stays_below_it():
+    def printed(text):
+        return nbformat.v4.new_output("stream", text=text)
+
+    error = nbformat.v4.new_output("display_data", {"text/plain": "ValueError: b"})
+    table = printed("eager   1 ms\ngraph  12 ms\n")
+    first, more, last = printed("a\n"), printed("b\n"), printed("c\n")
+    groups = pages_of_lessons.in_groups([first, more, error, last, table])
+    assert groups == [[first, more, error], [last], [table]]
+
+
+def test_a_table_that_came_line_by_line_is_one():
+    lines = [nbformat.v4.new_output("stream", text=f"{k}   1 ms\n") for k in "ab"]
+    (table,) = pages_of_lessons.joined(lines)
+    assert table.text == "a   1 ms\nb   1 ms\n"
+    assert pages_of_lessons.has_columns(table)
+    warning = nbformat.v4.new_output("stream", name="stderr", text="c\n")
+    assert pages_of_lessons.joined([*lines, warning]) == [table, warning]
+
+
 @pytest.mark.parametrize(
     ("text", "source", "messages"),
     [

@@ -18,7 +18,7 @@ from course.exercises import lesson_exercises
 from tools.lessons.notebooks import lessons
 from tools.lessons.questions import ASKS as ASKING
 from tools.site import website
-from tools.site.pages import page
+from tools.site.pages import joined, page
 
 ASK = 'predict("05.race", "The sum is", "4", "0")'
 ASKS = {"key": "05.race", "question": "Is `x` …", "options": ["4", "an <error>"]}
@@ -76,6 +76,17 @@ def test_an_answer_knows_its_question():
     assert asked.startswith(f"{begins}Is <code>x</code> …</p>")
     listed = '<ul><li data-said="Right.">4</li><li>an &lt;error&gt;</li></ul>'
     assert asked.endswith(f"{listed}</div>")
+
+
+def test_what_is_to_be_predicted_stands_above_the_question():
+    data = {"device_lab": {"state": "asked", "asked": ASKS}}
+    shown = {"text/plain": "asked"}
+    source = 'x = 4  # is it?\nwords = "4", "0"\nf(\n    x,\n)\nquestion = "Is"\n' + ASK
+    cell = code(source)
+    cell.outputs = [v4.new_output("display_data", shown, metadata=data)]
+    first, asked = parts(made(cell)[0])
+    assert first == "x = 4  # is it?\nf(\n    x,\n)"
+    assert asked.startswith('<div class="predict"')
 
 
 def test_the_switch_stands_where_there_are_answers():
@@ -143,11 +154,16 @@ def lesson(request):
     return nb, *made, exercises
 
 
+def text_of(outputs):
+    """All that the outputs printed, in order."""
+    return "".join(each.text for each in outputs if each.output_type == "stream")
+
+
 def test_nothing_of_a_lesson_is_lost(lesson):
     nb, shown, pictures, exercises = lesson
     sources = "\n".join(cell.source for cell in shown.cells)
     moved = "# @title", "[![Open in Colab]"
-    outputs = []
+    outputs, printed = [], ""
     for cell in nb.cells:
         if cell.id != "title":
             assert f'<span class="cell" id="{cell.id}"></span>' in sources
@@ -156,8 +172,11 @@ def test_nothing_of_a_lesson_is_lost(lesson):
         for line in cell.source.splitlines():
             assert line in sources or line.startswith(moved), line
         if "plots.explorer(" not in cell.source:
-            outputs += cell.get("outputs", [])
-    assert sum(len(cell.get("outputs", [])) for cell in shown.cells) == len(outputs)
+            outputs += joined(cell.get("outputs", []))
+            printed += text_of(cell.get("outputs", []))
+    on_page = [each for cell in shown.cells for each in cell.get("outputs", [])]
+    assert len(on_page) == len(outputs)
+    assert text_of(on_page) == printed
     drawn = {
         data
         for output in outputs

@@ -6,10 +6,10 @@ that Markdown lacks goes into raw cells of the format text/html; a `<details>` o
 one such cell and closes in another.
 """
 
+import ast
 import base64
 import hashlib
 import html
-import itertools
 import re
 import struct
 from xml.etree import ElementTree
@@ -115,6 +115,8 @@ def _code(cell, key, explorer, pictures, said):
     it shows.
     """
     for asked in facts(cell, "asked"):
+        if above := above_the_question(cell.source):
+            yield None, v4.new_code_cell(above)
         yield None, raw(question(asked, said.get(asked["key"], {})))
         return
     code = v4.new_code_cell(TITLE.sub("", cell.source))
@@ -130,17 +132,50 @@ def _code(cell, key, explorer, pictures, said):
     if explores and explorer is not None:
         yield None, raw(explorer)
         return
-    outputs = [shown(output, pictures) for output in cell.outputs]
+    outputs = [shown(output, pictures) for output in joined(cell.outputs)]
     if explores:
         note = (
             '<p class="note quiet">This figure shows what your machine measures: its'
             " sliders move where you run the lesson (links at the top).</p>"
         )
         outputs.append(html_output(note))
-    for columns, group in itertools.groupby(outputs, has_columns):
+    for group in in_groups(outputs):
         # MyST-NB skips cells without a source
-        tags = {"tags": ["remove-input", *(["columns"] if columns else [])]}
-        yield key, v4.new_code_cell("...", outputs=list(group), metadata=tags)
+        columns = ["columns"] if has_columns(group[0]) else []
+        tags = {"tags": ["remove-input", *columns]}
+        yield key, v4.new_code_cell("...", outputs=group, metadata=tags)
+
+
+def joined(outputs):
+    """Outputs, where what was printed in several pieces is one: a table whose lines
+    came one after the other.
+    """
+    found = []
+    for output in outputs:
+        last = found[-1] if found else {}
+        streams = [each.get("name") for each in (last, output)]
+        if streams[0] and streams[0] == streams[1]:
+            found[-1] = from_dict({**last, "text": last["text"] + output["text"]})
+        else:
+            found.append(output)
+    return found
+
+
+def in_groups(outputs):
+    """Outputs, in lists: tables apart from the rest, and what was printed below
+    something else apart from what was printed above it. MyST-NB joins what one list
+    has printed.
+    """
+    groups = []
+    for output in outputs:
+        kinds = [each.output_type for each in groups[-1]] if groups else []
+        new = not groups or has_columns(groups[-1][0]) != has_columns(output)
+        printed = output.output_type == "stream"
+        below = printed and "stream" in kinds and kinds[-1] != "stream"
+        if new or below:
+            groups.append([])
+        groups[-1].append(output)
+    return groups
 
 
 def has_columns(output):
@@ -211,6 +246,25 @@ def said_of_guesses(cells):
     return {each["key"]: each["said"] for each in revealed}
 
 
+def above_the_question(source):
+    """The code of a `predict` cell that stands above the call, for a reader predicts
+    what it does. Without what only names the words of question and options.
+    """
+    lines, kept = source.splitlines(), []
+    for node in ast.parse(source).body:
+        if lines[node.lineno - 1].startswith("predict("):
+            break
+        if not (isinstance(node, ast.Assign) and _is_words(node.value)):
+            kept += lines[node.lineno - 1 : node.end_lineno]
+    return "\n".join(kept)
+
+
+def _is_words(node):
+    if isinstance(node, ast.Tuple):
+        return all(map(_is_words, node.elts))
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
 def question(asked, said):
     """The question of a `predict` cell, from its data. site.js makes buttons of the
     options. said: what it says of each as soon as the answer is open.
@@ -230,7 +284,7 @@ def help_with(exercise):
     """Cells with the hints and the solution of an exercise, each behind a click."""
     for count, hint in enumerate(exercise.hints, 1):
         summary = f"<summary>Hint {count}</summary>"
-        text = f"{summary}<p>{html.escape(hint)}</p>"
+        text = f"{summary}<p>{messages.in_html(hint)}</p>"
         yield raw(f'<details class="hint">{text}</details>')
     yield raw('<details class="solution"><summary>Solution</summary>')
     yield v4.new_code_cell(exercise.solution.strip())
