@@ -2,6 +2,7 @@
 and nothing else.
 """
 
+import functools
 import re
 
 import nbformat
@@ -390,11 +391,24 @@ def test_on_the_page_of_a_lesson_a_claim_is_a_sentence_that_wraps():
         ("eager   1 ms\ngraph  12 ms\n", True),
         ("one   line\n", False),
         ("A sentence.\nAnother one.\n", False),
+        ("def step(self, number):\n    return number\n", True),
+        ("default: one\n", False),
     ],
 )
-def test_a_table_is_told_from_sentences(text, columns):
+def test_a_table_and_code_are_told_from_sentences(text, columns):
     output = nbformat.v4.new_output("stream", text=text)
     assert pages_of_lessons.has_columns(output) is columns
+
+
+def test_a_table_that_is_printed_line_by_line_is_one_output():
+    stream = functools.partial(nbformat.v4.new_output, "stream")
+    told_between = nbformat.v4.new_output("display_data", {"text/plain": "a claim"})
+    pieces = [stream(text="eager   1 ms\n"), stream(text="graph  12 ms\n")]
+    printed = [*pieces, told_between, stream(text="fused   9 ms\n")]
+    table, told, last = pages_of_lessons.in_one(printed)
+    assert table.text == "eager   1 ms\ngraph  12 ms\n"
+    assert (told, last.text) == (told_between, "fused   9 ms\n")
+    assert pieces[0].text == "eager   1 ms\n", "the lesson itself is left as it is"
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ TITLE = re.compile(r"^# @title (.+)\n?", re.M)
 # the title of folded code without one: a row of lesson 16
 PARTS = re.compile(r"^%%today (.+?):", re.M)
 GAP = re.compile(r"^.*\S {2,}\S.*$", re.M)  # a line of a table, as it is printed
+CODE = re.compile(r"^ *(?:def|class) \w+.*:$", re.M)  # of code that a cell has printed
 BADGES = re.compile(r"^\[!\[Open in Colab\].*$", re.M)
 ROW = re.compile(r"^### ", re.M)  # a heading below that of a section
 MANY = 50  # of them are too many for the contents beside the page
@@ -130,7 +131,7 @@ def _code(cell, key, explorer, pictures, said):
     if explores and explorer is not None:
         yield None, raw(explorer)
         return
-    outputs = [shown(output, pictures) for output in cell.outputs]
+    outputs = [shown(output, pictures) for output in in_one(cell.outputs)]
     if explores:
         note = (
             '<p class="note quiet">This figure shows what your machine measures: its'
@@ -143,12 +144,28 @@ def _code(cell, key, explorer, pictures, said):
         yield key, v4.new_code_cell("...", outputs=list(group), metadata=tags)
 
 
+def in_one(outputs):
+    """What a cell has printed in several pieces, one after the other, in one: a table
+    that grows line by line is a table.
+    """
+    whole = []
+    for output in map(from_dict, outputs):
+        before = whole[-1] if whole else {}
+        if "name" in output and before.get("name") == output.name:
+            before.text += output.text
+        else:
+            whole.append(output)
+    return whole
+
+
 def has_columns(output):
-    """Whether an output's text is a table: two lines or more with gaps between their
-    words. Such lines are not wrapped.
+    """Whether an output's text is a table, two lines or more with gaps between their
+    words, or code. Such lines are not wrapped.
     """
     text = output.get("text") or output.get("data", {}).get("text/plain", "")
-    return "text/html" not in output.get("data", {}) and len(GAP.findall(text)) > 1
+    if "text/html" in output.get("data", {}):
+        return False
+    return len(GAP.findall(text)) > 1 or CODE.search(text) is not None
 
 
 def html_output(text):
@@ -230,7 +247,7 @@ def help_with(exercise):
     """Cells with the hints and the solution of an exercise, each behind a click."""
     for count, hint in enumerate(exercise.hints, 1):
         summary = f"<summary>Hint {count}</summary>"
-        text = f"{summary}<p>{html.escape(hint)}</p>"
+        text = f"{summary}<p>{messages.in_html(hint)}</p>"
         yield raw(f'<details class="hint">{text}</details>')
     yield raw('<details class="solution"><summary>Solution</summary>')
     yield v4.new_code_cell(exercise.solution.strip())
