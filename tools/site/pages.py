@@ -26,9 +26,13 @@ TITLE = re.compile(r"^# @title (.+)\n?", re.M)
 # the title of folded code without one: a row of lesson 16
 PARTS = re.compile(r"^%%today (.+?):", re.M)
 GAP = re.compile(r"^.*\S {2,}\S.*$", re.M)  # a line of a table, as it is printed
-CODE = re.compile(r"^ *(?:def|class) \w+.*:$", re.M)  # of code that a cell has printed
+# a line of code that a cell has printed
+CODE = re.compile(r"^(?: *(?:def|class) \w+.*:|import \w+)$", re.M)
 BADGES = re.compile(r"^\[!\[Open in Colab\].*$", re.M)
 ROW = re.compile(r"^### ", re.M)  # a heading below that of a section
+# code in a hint; not a backtick that is itself a part of the code
+QUOTED = re.compile(r"(?<!\S)`([^`]+)`(?=[\s.,;:)]|$)")
+AS_CODE = r'<code class="literal">\1</code>'
 MANY = 50  # of them are too many for the contents beside the page
 
 
@@ -133,15 +137,23 @@ def _code(cell, key, explorer, pictures, said):
         return
     outputs = [shown(output, pictures) for output in in_one(cell.outputs)]
     if explores:
-        note = (
-            '<p class="note quiet">This figure shows what your machine measures: its'
-            " sliders move where you run the lesson (links at the top).</p>"
-        )
-        outputs.append(html_output(note))
+        drawn = any("image/png" in output.get("data", {}) for output in cell.outputs)
+        outputs.append(html_output(ITS_FIGURE if drawn else ITS_FIELD))
     for columns, group in itertools.groupby(outputs, has_columns):
         # MyST-NB skips cells without a source
         tags = {"tags": ["remove-input", *(["columns"] if columns else [])]}
         yield key, v4.new_code_cell("...", outputs=list(group), metadata=tags)
+
+
+ITS_FIGURE = (
+    '<p class="note quiet">This figure shows what your machine measures: its sliders'
+    " move where you run the lesson (links at the top).</p>"
+)
+ITS_FIELD = (
+    '<p class="note quiet">The field works where you run the lesson (links at the top).'
+    ' On this website the <a href="../docs/errors.html">page of errors</a> takes'
+    " messages and names.</p>"
+)
 
 
 def in_one(outputs):
@@ -247,7 +259,7 @@ def help_with(exercise):
     """Cells with the hints and the solution of an exercise, each behind a click."""
     for count, hint in enumerate(exercise.hints, 1):
         summary = f"<summary>Hint {count}</summary>"
-        text = f"{summary}<p>{messages.in_html(hint)}</p>"
+        text = f"{summary}<p>{QUOTED.sub(AS_CODE, html.escape(hint))}</p>"
         yield raw(f'<details class="hint">{text}</details>')
     yield raw('<details class="solution"><summary>Solution</summary>')
     yield v4.new_code_cell(exercise.solution.strip())
