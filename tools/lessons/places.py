@@ -196,29 +196,33 @@ def further(title, more):
 def content():
     """The whole of it."""
     kept = json.loads(read(FILE))
-    pages, found = {"answers": "docs/answers.html", "zh": "docs/zh.html"}, []
+    pages, found = {"answers": "docs/answers.html", "zh": "docs/zh.html"}, {}
     for path in lessons():
         number = path.stem[:2]
         pages[number] = f"notebooks/{path.stem}.html"
-        for title, anchor, words in of_lesson(path):
-            found.append([title, f"{number}#{anchor}", words])
-    for title, anchor, words in of_answers(read(ROOT / "docs/answers.md")):
-        found.append([title, f"answers#{anchor}", words])
+        found[number] = list(map(place, of_lesson(path)))
+    found["answers"] = list(map(place, of_answers(read(ROOT / "docs/answers.md"))))
     for title, page, anchor, words in of_chinese(read(ROOT / "docs/zh.md")):
-        found.append([title, f"{page}#{anchor}", words])
-    for place in found:
-        more = " ".join(dict.fromkeys(further(place[0], place.pop())))
-        place += [more] if more else []
+        found.setdefault(page, []).append(place((title, anchor, words)))
     return {**kept, "site": address("Site") + "/", "pages": pages, "places": found}
+
+
+def place(told):
+    """[title, anchor], and the words that the title has not, if there are some."""
+    title, anchor, words = told
+    more = " ".join(dict.fromkeys(further(title, words)))
+    return [title, anchor, more] if more else [title, anchor]
 
 
 def written(told):
     """The text of the file: a place, a tracker, a rule on each line."""
     parts = []
     for key, value in told.items():
-        if isinstance(value, list):
-            lines = ",\n".join(_json(each) for each in value)
-            value = f"[\n{lines}\n]"
+        if key == "places":
+            some = (f"{_json(page)}: {_lines(own)}" for page, own in value.items())
+            value = "{\n" + ",\n".join(some) + "\n}"
+        elif isinstance(value, list):
+            value = _lines(value)
         elif isinstance(value, dict):
             each = (f"{_json(name)}: {_json(of)}" for name, of in value.items())
             value = "{\n" + ",\n".join(each) + "\n}"
@@ -226,6 +230,11 @@ def written(told):
             value = _json(value)
         parts.append(f"{_json(key)}: {value}")
     return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _lines(some):
+    lines = ",\n".join(map(_json, some))
+    return f"[\n{lines}\n]"
 
 
 def _json(value):

@@ -19,8 +19,16 @@ FILE = Path(__file__).with_name("places.json")
 
 @functools.cache
 def read():
-    """The whole of the file."""
-    return json.loads(FILE.read_text(encoding="utf-8"))
+    """The whole of the file; its places, which lie by page, as one list: [title,
+    "07#remedies", words that the title has not, if there are some].
+    """
+    told = json.loads(FILE.read_text(encoding="utf-8"))
+    told["places"] = [
+        [title, f"{page}#{anchor}", *more]
+        for page, some in told["places"].items()
+        for title, anchor, *more in some
+    ]
+    return told
 
 
 def address(short):
