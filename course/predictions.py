@@ -65,11 +65,16 @@ def reveal(key: str, answer: str, why: str = "") -> None:
         raise LabError(f"reveal({key!r}, {answer!r}): {problem}")
     _revealed[key] = answer
     if strict():  # as data, too: the site says the same of its readers' guesses
-        text = textwrap.fill(f"The answer: {answer}. {why}".strip(), 88)
+        text = _lines(f"The answer: {answer}. {why}".strip())
         replies = {option: _compared(option, answer) for option in _asked[key]}
         say(text, "revealed", revealed={"key": key, "answer": answer, "said": replies})
     elif text := f"{_verdict(key)} {why}".strip():
-        say(textwrap.fill(text, 88), page=_shown(key, text))
+        say(_lines(text), page=_shown(key, text))
+
+
+def _lines(text):
+    # a name such as `movement/best-state` stays in one piece
+    return textwrap.fill(text, 88, break_on_hyphens=False)
 
 
 def _box(key, rich, options):

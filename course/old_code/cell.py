@@ -195,8 +195,9 @@ def _announced(verdict):
 
 
 def _words(condition):
-    # before 2.9 → before PyTorch 2.9
-    condition = re.sub(r"\b(before|in|from) (?=\d)", r"PyTorch \1 ", condition)
+    # before 2.9 → PyTorch before 2.9; in 2.10 → PyTorch 2.10
+    condition = re.sub(r"\b(before|from) (?=\d)", r"PyTorch \1 ", condition)
+    condition = re.sub(r"\bin (?=\d)", "PyTorch ", condition)
     return condition.replace("cuda-build", "a CUDA build and no GPU")
 
 

@@ -185,6 +185,9 @@ const joints = (root) => {
     if (parts.some((part) => typeof part !== "string")) text.replaceWith(...parts);
   }
   for (const place of places) place.normalize();  // words beside each other are one text
+  for (const code of root.querySelectorAll("code.literal")) {  // an option, such as --steps
+    code.classList.toggle("option", /^-\S{1,24}$/.test(code.textContent));
+  }
 };
 const phone = matchMedia("(max-width: 46em)"), article = document.querySelector("article");
 // of what has come into the page; messages.js calls it, too

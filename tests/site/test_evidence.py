@@ -390,9 +390,11 @@ def test_on_the_page_of_a_lesson_a_claim_is_a_sentence_that_wraps():
         ("eager   1 ms\ngraph  12 ms\n", True),
         ("one   line\n", False),
         ("A sentence.\nAnother one.\n", False),
+        ("def step(self, number):\n    return number\n", True),
+        ("default: one\n", False),
     ],
 )
-def test_a_table_is_told_from_sentences(text, columns):
+def test_a_table_and_code_are_told_from_sentences(text, columns):
     output = nbformat.v4.new_output("stream", text=text)
     assert pages_of_lessons.has_columns(output) is columns
 

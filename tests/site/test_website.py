@@ -138,11 +138,24 @@ def test_an_explorer_takes_the_place_of_its_picture():
     cell = code("plots.explorer(draw, n=slider)", "picture")
     there = made(cell, explorer="<div>sliders</div>")[0]
     assert parts(there)[1:] == ["<div>sliders</div>"]
+
+
+def test_without_an_explorer_a_note_says_where_it_works():
+    cell = code("plots.explorer(draw, n=slider)")
     note = (
         '<p class="note quiet">This figure shows what your machine measures: its'
         " sliders move where you run the lesson (links at the top).</p>"
     )
-    assert parts(made(cell)[0])[1:] == ["picture", note]
+    cell.outputs = [
+        v4.new_output(
+            "display_data",
+            {"image/png": base64.b64encode(PNG).decode()},
+            metadata={"image/png": {"alt": "a"}},
+        )
+    ]
+    assert parts(made(cell)[0])[-1] == note
+    field = code("plots.explorer(table, text=area)", "a field")
+    assert "The field works where you run the lesson" in parts(made(field)[0])[-1]
 
 
 @pytest.fixture(params=lessons(), ids=lambda path: path.stem[:2], scope="module")

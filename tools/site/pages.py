@@ -26,8 +26,13 @@ TITLE = re.compile(r"^# @title (.+)\n?", re.M)
 # the title of folded code without one: a row of lesson 16
 PARTS = re.compile(r"^%%today (.+?):", re.M)
 GAP = re.compile(r"^.*\S {2,}\S.*$", re.M)  # a line of a table, as it is printed
+# a line of code that a cell has printed
+CODE = re.compile(r"^(?: *(?:def|class) \w+.*:|import \w+)$", re.M)
 BADGES = re.compile(r"^\[!\[Open in Colab\].*$", re.M)
 ROW = re.compile(r"^### ", re.M)  # a heading below that of a section
+# code in a hint; not a backtick that is itself a part of the code
+QUOTED = re.compile(r"(?<!\S)`([^`]+)`(?=[\s.,;:)]|$)")
+AS_CODE = r'<code class="literal">\1</code>'
 MANY = 50  # of them are too many for the contents beside the page
 
 
@@ -134,11 +139,8 @@ def _code(cell, key, explorer, pictures, said):
         return
     outputs = [shown(output, pictures) for output in joined(cell.outputs)]
     if explores:
-        note = (
-            '<p class="note quiet">This figure shows what your machine measures: its'
-            " sliders move where you run the lesson (links at the top).</p>"
-        )
-        outputs.append(html_output(note))
+        drawn = any("image/png" in output.get("data", {}) for output in cell.outputs)
+        outputs.append(html_output(ITS_FIGURE if drawn else ITS_FIELD))
     for group in in_groups(outputs):
         # MyST-NB skips cells without a source
         columns = ["columns"] if has_columns(group[0]) else []
@@ -178,12 +180,25 @@ def in_groups(outputs):
     return groups
 
 
+ITS_FIGURE = (
+    '<p class="note quiet">This figure shows what your machine measures: its sliders'
+    " move where you run the lesson (links at the top).</p>"
+)
+ITS_FIELD = (
+    '<p class="note quiet">The field works where you run the lesson (links at the top).'
+    ' On this website the <a href="../docs/errors.html">page of errors</a> takes'
+    " messages and names.</p>"
+)
+
+
 def has_columns(output):
-    """Whether an output's text is a table: two lines or more with gaps between their
-    words. Such lines are not wrapped.
+    """Whether an output's text is a table, two lines or more with gaps between their
+    words, or code. Such lines are not wrapped.
     """
     text = output.get("text") or output.get("data", {}).get("text/plain", "")
-    return "text/html" not in output.get("data", {}) and len(GAP.findall(text)) > 1
+    if "text/html" in output.get("data", {}):
+        return False
+    return len(GAP.findall(text)) > 1 or CODE.search(text) is not None
 
 
 def html_output(text):
@@ -284,7 +299,7 @@ def help_with(exercise):
     """Cells with the hints and the solution of an exercise, each behind a click."""
     for count, hint in enumerate(exercise.hints, 1):
         summary = f"<summary>Hint {count}</summary>"
-        text = f"{summary}<p>{messages.in_html(hint)}</p>"
+        text = f"{summary}<p>{QUOTED.sub(AS_CODE, html.escape(hint))}</p>"
         yield raw(f'<details class="hint">{text}</details>')
     yield raw('<details class="solution"><summary>Solution</summary>')
     yield v4.new_code_cell(exercise.solution.strip())
