@@ -10,8 +10,8 @@ window.pageSearch = (() => {
   const AGAIN = 0.6;  // what each further one of a kind counts, so that others are seen
   const SHOWN = 8;
   const WAIT = 200;  // ms after the last key
-  const STOP = new Set(("a all an and any are as at be been but by can do does for from get how"
-    + " i if in into is it its me my of on or should so that the their then there this to"
+  const STOP = new Set(("a all an and any are as at be been but by can do does expected for from"
+    + " get how i if in into is it its me my of on or should so that the their then there this to"
     + " was what when where which while why will with you your").split(" "));
   // other words for the same, as pages call it
   const SAME = { stuck: "hang", freeze: "hang", freezes: "hang", frozen: "hang",
