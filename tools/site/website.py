@@ -53,7 +53,7 @@ GROUPS = {  # caption → numbers of lessons, the first and the last
     "Where tensors live": ("00", "04"),
     "Faster on one device": ("05", "10"),
     "More devices": ("11", "14"),
-    "In your own code": ("15", "16"),
+    "In your own code": ("15", "17"),
 }
 ABOUT = ["docs/evidence"]
 # pages of the site whose text stands elsewhere
