@@ -38,7 +38,7 @@ USUAL, LIMITS = (
 AT_ONCE = 3  # on two cores: part of the time a lesson waits for the emulated GPU
 # The longest first, so that the last ones end together. 13 and 14 have no cell for
 # CUDA.
-ORDER = "15 11 10 06 12 05 04 02 03 09 16 07 08 01 00".split()
+ORDER = "15 11 17 10 06 12 05 04 02 03 09 16 07 08 01 00".split()
 
 
 # What asks which GPU there is: its name, memory, compute capability, number formats.
