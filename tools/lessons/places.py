@@ -66,7 +66,7 @@ PUT = {
         "重新编译 图中断",
     ),
     "The TPU is slower than my CPU": ("slow compile torch_xla", "训练很慢"),
-    "Generation is slow": ("llm tokens second inference decode", "token 解码"),
+    "Generation is slow": ("llm tokens second inference decode generate", "token 解码"),
     "How long a context fits": ("kv cache llm memory length oom", "token 显存 多少"),
 }
 
