@@ -10,9 +10,6 @@ window.pageSearch = (() => {
   const AGAIN = 0.6;  // what each further one of a kind counts, so that others are seen
   const SHOWN = 8;
   const WAIT = 200;  // ms after the last key
-  const STOP = new Set(("a all an and any are as at be been but by can do does expected for from"
-    + " get how i if in into is it its me my of on or should so that the their then there this to"
-    + " was what when where which while why will with you your").split(" "));
   // other words for the same, as pages call it
   const SAME = { stuck: "hang", freeze: "hang", freezes: "hang", frozen: "hang",
     deadlock: "hang", oom: "memory", vram: "memory", bf16: "bfloat16", fp16: "float16" };
@@ -54,7 +51,7 @@ window.pageSearch = (() => {
       const ways = [joined(name), joined(name.split(".").pop()), SAME[name]].filter((way) => way);
       if (ways.length) found.push([...new Set(ways)]);
     }
-    const telling = found.filter(([word]) => !STOP.has(word));
+    const telling = found.filter(([word]) => !stop.includes(word));
     const all = telling.length ? telling : found;
     const unlike = [...new Map(all.map((ways) => [ways[0], ways])).values()];
     const chosen = new Set();
@@ -93,14 +90,14 @@ window.pageSearch = (() => {
   // ------------------------------------------------------------------------------------
   // Results
 
-  let index, known;
+  let index, known, stop;  // stop: words that tell nothing beside others
   const begin = (root) => index ??= (async () => {
     const base = new URL("pagefind/", root);
     const [pagefind, words] = await Promise.all([
       import(new URL("pagefind.js", base)),
       fetch(new URL("words.txt", base)).then((reply) => reply.text()),
     ]);
-    known = words.split(" ");
+    [stop, known] = words.split("\n").map((line) => line.split(" "));
     await pagefind.options({
       noWorker: true,  // it would be loaded besides
       ranking: { pageLength: 0.2, termSaturation: 1.2,
@@ -114,9 +111,9 @@ window.pageSearch = (() => {
   const read = async (result) => {
     const { content, meta, filters } = await result.data();
     const [url, kind] = [filters.link[0], filters.kind[0]];
-    const [, text = "", words = ""] = content.split("‖");
-    const all = joined(`${meta.title} ${meta.where} ${content}`.toLowerCase());
-    return { ...meta, url, kind, text: text.trim(), words, all };
+    const [text, words] = [filters.text?.[0] ?? "", filters.words?.[0] ?? ""];
+    const all = joined(`${meta.title} ${meta.where} ${text} ${content}`.toLowerCase());
+    return { ...meta, url, kind, text, words, all };
   };
 
   // How much better a section fits than its words tell: by its kind and its title.
@@ -124,7 +121,7 @@ window.pageSearch = (() => {
     const title = section.title.toLowerCase();
     const has = (text, ways) => ways.some((way) => text.includes(stem(way)));
     const inTitle = title.split(/[\s·]+/).map(joined)
-      .filter((word) => word && !STOP.has(word) && !/^\d+$/.test(word));
+      .filter((word) => word && !stop.includes(word) && !/^\d+$/.test(word));
     const together = joined(title);
     // of a task also its other words, which people chose
     const told = section.kind === "task" ? together + joined(section.words.toLowerCase()) : together;

@@ -43,9 +43,15 @@ KINDS = {
 ASIDE = {"What to remember", "Exercises", "More exercises", "Your own loop", "Deeper"}
 HAN = re.compile("[\u3400-\u9fff]+")
 NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-# what cannot be in a text stands between its parts
-MARK = "‖"
 WORDS = 400  # of a section's text; names in code are found below, too
+MOST = 2  # times that a word of a text counts, so that the index stays small
+# Words that nobody looks for beside others: they are not in the index, and of a query
+# search-results.js leaves them out. "expected": many messages begin with it.
+STOP = set(
+    "a all an and any are as at be been but by can do does expected for from get how i"
+    " if in into is it its me my of on or should so that the their then there this to"
+    " was what when where which while why will with you your".split()
+)
 
 
 class Section(NamedTuple):
@@ -189,18 +195,29 @@ TITLE = {"answer": 10, "task": 8, "lesson": 7, "term": 7, "message": 5}
 WEIGHT = {"answer": 3, "task": 3, "recipe": 0.5, "page": 0.7}
 
 
+def telling(text):
+    """The words of a text by which it is found."""
+    found = Counter()
+    for word in text.split():
+        found[word] += word.lower() not in STOP
+    return " ".join(word for word, n in found.items() for _ in range(min(n, MOST)))
+
+
 def document(section):
     """A section as a page for Pagefind."""
     weight = WEIGHT.get(section.kind, 1)
     chinese = pairs(f"{section.title} {section.text}")
-    parts = html.escape(f"{MARK} {section.text} {MARK}"), html.escape(section.words)
+    parts = html.escape(telling(section.text)), html.escape(section.words)
     # what a filter holds is kept with a section, and not looked for
     facts = [
         ("meta", "title", section.title),
         ("meta", "where", section.where),
         ("filter", "link", section.link),
         ("filter", "kind", section.kind),
+        ("filter", "text", section.text),
     ]
+    if section.kind == "task":
+        facts.append(("filter", "words", section.words))
     head = "".join(
         f'<meta data-pagefind-{how}="{name}[content]" content="{html.escape(value)}">'
         for how, name, value in facts
@@ -252,7 +269,8 @@ def write(site, found, scratch):
         if file.is_file() and not USED.fullmatch(file.name):
             file.unlink()
     shutil.rmtree(folder / "filter", ignore_errors=True)
-    (folder / "words.txt").write_text(" ".join(known_words(found)), encoding="utf-8")
+    lists = " ".join(sorted(STOP)), " ".join(known_words(found))
+    (folder / "words.txt").write_text("\n".join(lists), encoding="utf-8")
 
 
 def known_words(found):
