@@ -681,8 +681,8 @@ def stream(layers, passes, fetch, compute, wait):
 """,
         praise=(
             "The first layer of the next pass comes while this token is still being"
-            " computed: without experts, no token decides which weights are next. Copies"
-            " and computing overlap, so the slower of the two sets the time."
+            " computed: without experts, no token decides which weights are next."
+            " Copies and computing overlap, so the slower of the two sets the time."
         ),
     ),
 ]
