@@ -644,7 +644,7 @@ def prefill(model, tokens, caches, most):
 """,
         praise=(
             "What a call holds grows with its tokens, logits among it: pieces lower the"
-            " peak. And between two of them a server lets others say their next token:"
+            " peak. And in or between them a server lets others say their next token:"
             " chunked prefill."
         ),
     ),
@@ -681,8 +681,8 @@ def stream(layers, passes, fetch, compute, wait):
 """,
         praise=(
             "The first layer of the next pass comes while this token is still being"
-            " computed: which weights are next, no token decides. Copies and computing"
-            " overlap, so the slower of the two sets the time."
+            " computed: without experts, no token decides which weights are next."
+            " Copies and computing overlap, so the slower of the two sets the time."
         ),
     ),
 ]
