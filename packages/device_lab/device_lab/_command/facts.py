@@ -380,8 +380,8 @@ def models(watch):
 
 
 def _left(model):
-    rows = {}
-    for each in device_lab.left_behind(model).found:
+    rows, scripted = {}, isinstance(model, torch.jit.ScriptModule)
+    for each in () if scripted else device_lab.left_behind(model).found:
         path = f"{type(model).__name__}.{each.group}"
         row = {"path": path, "count": 0, "bytes": 0, "why": each.why}
         if each.why is not COMPUTED:  # mostly what a step has made, and makes anew

@@ -47,7 +47,7 @@ def many(number, word):
 
 
 def sections(facts):
-    """All of the report. What a terminal cuts stands on the page, whole."""
+    """All of the report."""
     return [
         Section("", list(_head(facts)), room=6),
         _changes(facts["changes"], facts["waits"]),
