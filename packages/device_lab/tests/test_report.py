@@ -174,6 +174,7 @@ def test_what_one_cure_mends_on_a_line_is_one_change():
         {"each": False, "steps": 1, "every": None},
         {"each": False, "steps": 1, "every": 16, "times": 15.0},
         {"cure": "nothing is known to avoid it, but fewer calls"},
+        {"cure": ""},
     ],
 )
 def test_a_wait_that_is_not_sure_or_seldom_or_without_cure_is_no_change(more):

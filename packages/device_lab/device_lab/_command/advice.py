@@ -165,7 +165,7 @@ def _waits(facts):
     if busy is not None:
         text = f"part of the {idle:.0%} of the time that the GPU idles"
     for x in waits["rows"] if idle >= 0.03 else ():
-        if not (x["assumed"] or x["branch"] or "nothing is known" in x["cure"]):
+        if not (x["assumed"] or x["branch"] or re.match("nothing|$", x["cure"])):
             argument = re.fullmatch(r"\w+=\w+", x["cure"])  # one, for all lines
             place = x["path" if argument else "where"]
             lines.setdefault((place, x["cure"]), []).append(x)

@@ -338,7 +338,7 @@ class Watch:
         if kind != "call":
             self.no_calls()
         calls = self.frames.calls(frame)
-        if kind == "call":  # from wherever the loop is called
+        if kind == "call":  # wherever the loop is called
             calls = (self.frames.look(stack(frame))[:3],)
         anchor = self.boundaries.anchor
         if optimizer is not None:

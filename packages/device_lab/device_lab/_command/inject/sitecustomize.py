@@ -41,7 +41,7 @@ class AfterTorch:
 
 def watch():
     try:
-        sys.path.append(PACKAGES)  # for another Python, or run from a checkout
+        sys.path.append(PACKAGES)  # of another Python, or a checkout
         from device_lab._command.watch import install
 
         sys.path.pop()
