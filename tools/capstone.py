@@ -168,7 +168,8 @@ def precision(old, new, before, after, runs):
 
 
 def leak(old, new, before, after, runs):
-    grows, keeper = after["memory"]["grows"], after["memory"]["keeper"]
+    keeper = after["memory"]["keeper"]
+    grows = max(after["memory"]["grows"], new["kept"])
     where = f": {keeper['where']}  {keeper['code']}" if keeper else ""
     said = f"each step leaves {grows:,.0f} bytes behind"
     return (LEFT, said + where) if grows > KEPT else (FOUND, said)
