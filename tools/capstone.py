@@ -15,6 +15,7 @@ import statistics
 import sys
 import textwrap
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -138,18 +139,19 @@ def loader(old, new, before, after, runs):
 def waits(old, new, before, after, runs):
     often, where = rate(after, copies=False)
     if often > RARE:
-        return LEFT, f"{often:.3g} waits a step: {where}"
-    return FOUND, f"{often:.2g} waits a step"
+        return LEFT, f"{often:.3g} in each step: {where}"
+    return FOUND, f"{often:.2g} in each step"
 
 
 def copy(old, new, before, after, runs):
     if device_here().type != "cpu":
-        often = new["copies"]
-        said = f"{often:.3g} batches a step are copied from memory that is not pinned,"
-        return LEFT if often > RARE else FOUND, f"{said} or without non_blocking=True"
+        if new["copies"] > RARE:
+            said = f"{new['copies']:.3g} in each step from memory that is not pinned,"
+            return LEFT, f"{said} or without non_blocking=True"
+        return FOUND, "no batch is copied in a way that blocks"
     often, where = rate(after, copies=True)
     if often > RARE:
-        return LEFT, f"{often:.3g} copies a step would block: {where}"
+        return LEFT, f"{often:.3g} in each step would block: {where}"
     how = "asks for" if new["asked"] else "does not need"
     return UNKNOWN, f"it {how} non_blocking=True; what overlaps, a GPU shows"
 
@@ -253,17 +255,33 @@ def main(path):
         print(f"{path} is new: your copy, to be mended.")
     device = device_here()
     print(f"{path}, on {name_of(device.type)}, PyTorch {torch.__version__}", flush=True)
-    scripts = ORIGINAL, path
-    pools = [ProcessPoolExecutor(1, get_context("spawn")) for _ in scripts]
-    pairs = list(zip(pools, scripts, strict=True))
-    old, new = (pool.submit(look, script).result() for pool, script in pairs)
-    before, after = map(report, scripts)
-    turns = [
-        [p.submit(run, script).result() for p, script in pairs] for _ in range(ROUNDS)
-    ]
-    ratios = [] if emulated() else [a[0] / b[0] for a, b in turns]
-    rows = judge(old, new, before, after, [turn[1] for turn in turns])
-    print(*rubric(rows, disagreement(old, new), ratios), sep="\n")
+    try:
+        for text in compared(path):
+            print(text, flush=True)
+    except Exception as error:  # in the reader's script; of a process, its traceback
+        print(error.__cause__ or error)
+        sys.exit(f"{path} does not run to its end: nothing can be judged.")
+
+
+def compared(path):
+    """Lines for the reader, of ORIGINAL and the script at `path`, as they come."""
+    with ExitStack() as stack:
+        new, old = (
+            stack.enter_context(ProcessPoolExecutor(1, get_context("spawn")))
+            for _ in range(2)
+        )
+        yield "… what a training shows"
+        heard = new.submit(look, path).result(), old.submit(look, ORIGINAL).result()
+        yield "… device-lab's report"
+        reports = report(ORIGINAL), report(path)
+        yield "… trainings in turns, for the speed"
+        turns = [
+            (old.submit(run, ORIGINAL).result(), new.submit(run, path).result())
+            for _ in range(ROUNDS)
+        ]
+    ratios = [] if emulated() else [before[0] / after[0] for before, after in turns]
+    rows = judge(*heard[::-1], *reports, [after for _, after in turns])
+    yield from rubric(rows, disagreement(*heard[::-1]), ratios)
 
 
 if __name__ == "__main__":

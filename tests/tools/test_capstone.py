@@ -381,6 +381,7 @@ def test_the_sections_are_there():
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_the_reader_s_copy_is_made_once_and_judged(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(capstone, "ROUNDS", 1)
     path = tmp_path / "work" / "capstone.py"
@@ -395,3 +396,13 @@ def test_the_reader_s_copy_is_made_once_and_judged(tmp_path, capsys, monkeypatch
     shown = capsys.readouterr().out
     assert path.read_text("utf-8") == mended and "is new" not in shown
     assert shown.count("10/10  found: ") == 7 and " left: " not in shown
+
+
+@pytest.mark.slow
+def test_a_script_that_stops_is_not_judged(tmp_path, capsys):
+    path = changed(tmp_path, ("    losses, shares = [], []", "    losses = shares"))
+    with pytest.raises(SystemExit, match="does not run to its end"):
+        capstone.main(path)
+    shown = capsys.readouterr().out
+    assert "NameError" in shown and "losses = shares" in shown
+    assert "total" not in shown
