@@ -246,7 +246,7 @@ SAME = {
             (STEP, "            kept.append(scores.detach())\n" + STEP),
             ("losses, shares = [], []", "losses, shares, kept = [], [], []"),
         ],
-        ("leak", "each step leaves 2,560 bytes behind: "),
+        ("leak", "each step leaves 2,560 bytes behind"),
     ),
     "images made in the loop": (
         [
@@ -363,6 +363,15 @@ def test_what_was_not_seen_is_not_judged(heard):
     rows = capstone.judge(heard, heard, nothing, nothing, [(1.0, 2, 0)])
     said = {row[0]: row[1] for row in rows}
     assert {said[fault] for fault in ("loader", "waits", "leak")} == {UNKNOWN}
+
+
+def test_workers_that_start_in_each_epoch_are_no_loader():
+    """Where that takes far longer than a step, as device-lab's report says."""
+    parts = {"loader": 0.001, "forward and Python": 0.002, "copy": 0}
+    before = {"pace": {"parts": parts | {"loader": 0.01}, "long": None}}
+    for why, verdict in (("workers start", LEFT), ("lines", FOUND)):
+        after = {"pace": {"parts": parts, "long": {"why": why}}}
+        assert capstone.loader(None, None, before, after, None)[0] == verdict
 
 
 def test_times_that_are_a_model_give_no_points():
