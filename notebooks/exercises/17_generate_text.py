@@ -140,86 +140,99 @@ def _room_slips(model, held, memory, answers, layers, shape):
 # --------------------------------------------------------------------------------------
 # 17.1
 
-# as their configurations and names have them, and two models of nobody
-LLAMA_3 = {"weights": 8_030_261_248, "layers": 32, "heads": 32, "kv_heads": 8}
-LLAMA_2 = {"weights": 6_738_415_616, "layers": 32, "heads": 32, "kv_heads": 32}
-LLAMA_3["size"] = LLAMA_2["size"] = 128
-TINY = {"weights": 1_000, "layers": 2, "heads": 6, "kv_heads": 3, "size": 8}
-DEEP = {"weights": 50_000, "layers": 7, "heads": 4, "kv_heads": 1, "size": 5}
-NAMES = {8_030_261_248: "Llama 3.1 8B", 6_738_415_616: "Llama 2 7B"}
-LARGE, OLDER, SLOW = (3.35e12, 989e12), (1.555e12, 312e12), (100.0, 1_000.0)
-STEPS = [  # config, bytes each, answers, tokens of each, bytes/s and operations/s
-    (LLAMA_3, 2, 1, 100, *LARGE),
-    (LLAMA_3, 2, 64, 100, *LARGE),
-    (LLAMA_3, 2, 2_000, 100, *LARGE),
-    (LLAMA_3, 2, 400, 1, *LARGE),
-    (LLAMA_3, 2, 400, 8_000, *LARGE),
-    (LLAMA_3, 0.5, 200, 10, *LARGE),
-    (LLAMA_2, 2, 16, 2_000, *OLDER),
-    (LLAMA_2, 2, 256, 0, *OLDER),
-    (TINY, 4, 13, 3, *SLOW),
-    (DEEP, 8, 42, 1, *SLOW),
-    (DEEP, 8, 43, 1, *SLOW),
+PROMPTS = [  # answers, tokens, at most so many a call, seats
+    (2, 12, 4, 16),
+    (1, 13, 4, 15),
+    (2, 5, 8, 9),
+    (3, 9, 1, 9),
+    (1, 7, 3, 7),
+    (2, 1, 2, 6),
+    (2, 6, 6, 10),
 ]
-WORDS = "memory", "compute"
 
 
-def check_least_seconds(answer):
-    for config, each, answers, tokens, bandwidth, flops in STEPS:
-        name = NAMES.get(config["weights"], f"config = {config}")
-        shown = (
-            f"{name}, bytes_each={each}, answers={answers}, tokens={tokens},"
-            f" {bandwidth:g} bytes/s, {flops:g} operations/s"
+def check_prefill(answer):
+    with torch.inference_mode():
+        for batch, length, most, room in PROMPTS:
+            shown = f"{batch} × {length} tokens, {room} seats, most={most}"
+            _judge_prefill(answer, batch, length, most, room, shown)
+        _judge_elsewhere(answer)
+
+
+def _prompt(batch, length):
+    random = torch.Generator().manual_seed(length)
+    return torch.randint(TinyDecoder.symbols, (batch, length), generator=random)
+
+
+def _judge_prefill(answer, batch, length, most, room, shown):
+    model, tokens, at = TinyDecoder(), _prompt(batch, length), torch.arange(length)
+    seats = torch.arange(room)
+    right = model(tokens, at, model.caches(batch, room), seats <= at[:, None])
+    model.calls.clear()
+    got = call(answer, model, tokens, model.caches(batch, room), most, shown=shown)
+    expect.instance(got, torch.Tensor, shown, "the logits of the last token")
+    sizes = [len(one.at) for one in model.calls]
+    fewest = -(-length // most)
+    for fault, sentence in (
+        (max(sizes, default=0) > most, f"at most {most} are allowed"),
+        (sum(sizes) != length, f"each of the {length} is needed once"),
+        (len(sizes) > fewest, f"{fewest} calls are enough"),
+    ):
+        if fault:
+            raise Wrong(f"for {shown} the model got {sizes} tokens: {sentence}")
+    given = torch.cat([one.tokens for one in model.calls], dim=1)
+    if not torch.equal(given, tokens):
+        raise Wrong(f"for {shown} the model got the tokens in another order")
+    for one, first in zip(model.calls, range(0, length, most), strict=True):
+        _judge_call(one, first, seats, shown)
+    if got.shape != right[:, -1].shape:
+        raise Wrong(
+            f"for {shown} you returned a tensor of shape {tuple(got.shape)}, expected"
+            f" {tuple(right[:, -1].shape)}: the logits of the last token"
         )
-        given = config, each, answers, tokens, bandwidth, flops
-        seconds, word = _seconds_and_word(call(answer, *given, shown=shown), shown)
-        count = config["weights"]
-        cache = 2 * config["layers"] * config["kv_heads"] * config["size"] * tokens
-        read = (count + answers * cache) * each / bandwidth
-        work = 2 * count * answers / flops
-        why = f"reading takes {read:.4g} s, computing {work:.4g} s"
-        slips = [
-            (read + work, "reading and computing go on at once: the longer one counts"),
-            (
-                max(answers * (count + cache) * each / bandwidth, work),
-                "the weights are read once for all answers",
-            ),
-            (
-                max((count + cache) * each / bandwidth, work),
-                "each answer reads a cache of its own",
-            ),
-            (max(count * each / bandwidth, work), "the caches are read, too"),
-            (
-                max((count + answers * cache / 2) * each / bandwidth, work),
-                "a token leaves a key and a value",
-            ),
-            (
-                max(
-                    (count + answers * cache * config["heads"] / config["kv_heads"])
-                    * each
-                    / bandwidth,
-                    work,
-                ),
-                "the cache has the KV heads; only queries have all",
-            ),
-            (max(read, work / 2), "two operations a weight, for each answer"),
-            (max(read / each, work), "a number takes bytes_each bytes"),
-            (min(read, work), f"{why}: the longer of the two counts"),
-        ]
-        expected = max(read, work)
-        expect.close(seconds, expected, shown, why, slips, unit=" s")
-        said = "right seconds, but you returned"
-        expect.equal(word, WORDS[work > read], shown, why, said=said)
+    if not torch.allclose(got, right[:, -1], atol=1e-9):
+        difference = (got - right[:, -1]).abs().max()
+        raise Wrong(
+            f"for {shown} your logits differ by {difference:.2g} from those of the last"
+            " token, given all tokens at once"
+        )
 
 
-def _seconds_and_word(got, shown):
-    asked = 'a pair: the seconds, and "memory" or "compute"'
-    expect.instance(got, (list, tuple), shown, asked)
-    if len(got) == 2 and got[0] in WORDS:
-        raise Wrong(f"for {shown} you returned {got!r}: first the seconds")
-    if len(got) != 2 or got[1] not in WORDS:
-        raise Wrong(f"for {shown} you returned {got!r}, expected {asked}")
-    return expect.real(got[0], shown, asked), got[1]
+def _judge_call(one, first, seats, shown):
+    """Wrong where a call of the model, from token `first` on, got other places or
+    another mask than it should.
+    """
+    last = first + len(one.at) - 1
+    where = f"for {shown} the call with tokens {first} to {last}"
+    if len(one.at) == 1:
+        where = f"for {shown} the call with token {first}"
+    places = torch.arange(first, last + 1)
+    if not torch.equal(one.at, places):
+        raise Wrong(
+            f"{where} got at = {one.at.tolist()}, expected {places.tolist()}: a token's"
+            " place counts from the beginning of the text, and is its seat"
+        )
+    seen, right = one.seen(len(seats)), seats <= places[:, None]
+    mask = "no mask" if one.mask is None else "a mask"
+    for fault, sentence in (
+        (
+            seen & ~right & (seats <= last),
+            "a token sees later ones of its own piece",
+        ),
+        (seen & ~right, "a token sees seats that are still free"),
+        (~seen & right & (seats == places[:, None]), "a token does not see itself"),
+        (~seen & right, "a token does not see all that stand before it"),
+    ):
+        if fault.any():
+            raise Wrong(f"{where} got {mask}, by which {sentence}")
+
+
+def _judge_elsewhere(answer):
+    """As on a GPU, where what is made without device= is on another device."""
+    model, shown = TinyDecoder(), "tokens, model and caches on a GPU"
+    given = model, _prompt(2, 7), model.caches(2, 9), 3
+    with OnGpu(numpy_raises=False):
+        call(answer, *given, shown=shown)
 
 
 # --------------------------------------------------------------------------------------
@@ -320,99 +333,86 @@ def _judge_given(plan, given, shown):
 # --------------------------------------------------------------------------------------
 # 17.3
 
-PROMPTS = [  # answers, tokens, at most so many a call, seats
-    (2, 12, 4, 16),
-    (1, 13, 4, 15),
-    (2, 5, 8, 9),
-    (3, 9, 1, 9),
-    (1, 7, 3, 7),
-    (2, 1, 2, 6),
-    (2, 6, 6, 10),
+# as their configurations and names have them, and two models of nobody
+LLAMA_3 = {"weights": 8_030_261_248, "layers": 32, "heads": 32, "kv_heads": 8}
+LLAMA_2 = {"weights": 6_738_415_616, "layers": 32, "heads": 32, "kv_heads": 32}
+LLAMA_3["size"] = LLAMA_2["size"] = 128
+TINY = {"weights": 1_000, "layers": 2, "heads": 6, "kv_heads": 3, "size": 8}
+DEEP = {"weights": 50_000, "layers": 7, "heads": 4, "kv_heads": 1, "size": 5}
+NAMES = {8_030_261_248: "Llama 3.1 8B", 6_738_415_616: "Llama 2 7B"}
+LARGE, OLDER, SLOW = (3.35e12, 989e12), (1.555e12, 312e12), (100.0, 1_000.0)
+STEPS = [  # config, bytes each, answers, tokens of each, bytes/s and operations/s
+    (LLAMA_3, 2, 1, 100, *LARGE),
+    (LLAMA_3, 2, 64, 100, *LARGE),
+    (LLAMA_3, 2, 2_000, 100, *LARGE),
+    (LLAMA_3, 2, 400, 1, *LARGE),
+    (LLAMA_3, 2, 400, 8_000, *LARGE),
+    (LLAMA_3, 0.5, 200, 10, *LARGE),
+    (LLAMA_2, 2, 16, 2_000, *OLDER),
+    (LLAMA_2, 2, 256, 0, *OLDER),
+    (TINY, 4, 13, 3, *SLOW),
+    (DEEP, 8, 42, 1, *SLOW),
+    (DEEP, 8, 43, 1, *SLOW),
 ]
+WORDS = "memory", "compute"
 
 
-def check_prefill(answer):
-    with torch.inference_mode():
-        for batch, length, most, room in PROMPTS:
-            shown = f"{batch} × {length} tokens, {room} seats, most={most}"
-            _judge_prefill(answer, batch, length, most, room, shown)
-        _judge_elsewhere(answer)
-
-
-def _prompt(batch, length):
-    random = torch.Generator().manual_seed(length)
-    return torch.randint(TinyDecoder.symbols, (batch, length), generator=random)
-
-
-def _judge_prefill(answer, batch, length, most, room, shown):
-    model, tokens, at = TinyDecoder(), _prompt(batch, length), torch.arange(length)
-    seats = torch.arange(room)
-    right = model(tokens, at, model.caches(batch, room), seats <= at[:, None])
-    model.calls.clear()
-    got = call(answer, model, tokens, model.caches(batch, room), most, shown=shown)
-    expect.instance(got, torch.Tensor, shown, "the logits of the last token")
-    sizes = [len(one.at) for one in model.calls]
-    fewest = -(-length // most)
-    for fault, sentence in (
-        (max(sizes, default=0) > most, f"at most {most} are allowed"),
-        (sum(sizes) != length, f"each of the {length} is needed once"),
-        (len(sizes) > fewest, f"{fewest} calls are enough"),
-    ):
-        if fault:
-            raise Wrong(f"for {shown} the model got {sizes} tokens: {sentence}")
-    given = torch.cat([one.tokens for one in model.calls], dim=1)
-    if not torch.equal(given, tokens):
-        raise Wrong(f"for {shown} the model got the tokens in another order")
-    for one, first in zip(model.calls, range(0, length, most), strict=True):
-        _judge_call(one, first, seats, shown)
-    if got.shape != right[:, -1].shape:
-        raise Wrong(
-            f"for {shown} you returned a tensor of shape {tuple(got.shape)}, expected"
-            f" {tuple(right[:, -1].shape)}: the logits of the last token"
+def check_least_seconds(answer):
+    for config, each, answers, tokens, bandwidth, flops in STEPS:
+        name = NAMES.get(config["weights"], f"config = {config}")
+        shown = (
+            f"{name}, bytes_each={each}, answers={answers}, tokens={tokens},"
+            f" {bandwidth:g} bytes/s, {flops:g} operations/s"
         )
-    if not torch.allclose(got, right[:, -1], atol=1e-9):
-        difference = (got - right[:, -1]).abs().max()
-        raise Wrong(
-            f"for {shown} your logits differ by {difference:.2g} from those of the last"
-            " token, given all tokens at once"
-        )
+        given = config, each, answers, tokens, bandwidth, flops
+        seconds, word = _seconds_and_word(call(answer, *given, shown=shown), shown)
+        count = config["weights"]
+        cache = 2 * config["layers"] * config["kv_heads"] * config["size"] * tokens
+        read = (count + answers * cache) * each / bandwidth
+        work = 2 * count * answers / flops
+        why = f"reading takes {read:.4g} s, computing {work:.4g} s"
+        slips = [
+            (read + work, "reading and computing go on at once: the longer one counts"),
+            (
+                max(answers * (count + cache) * each / bandwidth, work),
+                "the weights are read once for all answers",
+            ),
+            (
+                max((count + cache) * each / bandwidth, work),
+                "each answer reads a cache of its own",
+            ),
+            (max(count * each / bandwidth, work), "the caches are read, too"),
+            (
+                max((count + answers * cache / 2) * each / bandwidth, work),
+                "a token leaves a key and a value",
+            ),
+            (
+                max(
+                    (count + answers * cache * config["heads"] / config["kv_heads"])
+                    * each
+                    / bandwidth,
+                    work,
+                ),
+                "the cache has the KV heads; only queries have all",
+            ),
+            (max(read, work / 2), "two operations a weight, for each answer"),
+            (max(read / each, work), "a number takes bytes_each bytes"),
+            (min(read, work), f"{why}: the longer of the two counts"),
+        ]
+        expected = max(read, work)
+        expect.close(seconds, expected, shown, why, slips, unit=" s")
+        said = "right seconds, but you returned"
+        expect.equal(word, WORDS[work > read], shown, why, said=said)
 
 
-def _judge_call(one, first, seats, shown):
-    """Wrong where a call of the model, from token `first` on, got other places or
-    another mask than it should.
-    """
-    last = first + len(one.at) - 1
-    where = f"for {shown} the call with tokens {first} to {last}"
-    if len(one.at) == 1:
-        where = f"for {shown} the call with token {first}"
-    places = torch.arange(first, last + 1)
-    if not torch.equal(one.at, places):
-        raise Wrong(
-            f"{where} got at = {one.at.tolist()}, expected {places.tolist()}: a token's"
-            " place counts from the beginning of the text, and is its seat"
-        )
-    seen, right = one.seen(len(seats)), seats <= places[:, None]
-    mask = "no mask" if one.mask is None else "a mask"
-    for fault, sentence in (
-        (
-            seen & ~right & (seats <= last),
-            "a token sees later ones of its own piece",
-        ),
-        (seen & ~right, "a token sees seats that are still free"),
-        (~seen & right & (seats == places[:, None]), "a token does not see itself"),
-        (~seen & right, "a token does not see all that stand before it"),
-    ):
-        if fault.any():
-            raise Wrong(f"{where} got {mask}, by which {sentence}")
-
-
-def _judge_elsewhere(answer):
-    """As on a GPU, where what is made without device= is on another device."""
-    model, shown = TinyDecoder(), "tokens, model and caches on a GPU"
-    given = model, _prompt(2, 7), model.caches(2, 9), 3
-    with OnGpu(numpy_raises=False):
-        call(answer, *given, shown=shown)
+def _seconds_and_word(got, shown):
+    asked = 'a pair: the seconds, and "memory" or "compute"'
+    expect.instance(got, (list, tuple), shown, asked)
+    if len(got) == 2 and got[0] in WORDS:
+        raise Wrong(f"for {shown} you returned {got!r}: first the seconds")
+    if len(got) != 2 or got[1] not in WORDS:
+        raise Wrong(f"for {shown} you returned {got!r}, expected {asked}")
+    return expect.real(got[0], shown, asked), got[1]
 
 
 # --------------------------------------------------------------------------------------
@@ -549,33 +549,35 @@ def tokens_that_fit(model, caches, memory, answers):
     ),
     Exercise(
         number="17.1",
-        title="What is the least that a step takes?",
-        name="least_seconds",
+        title="Read the question in pieces",
+        name="prefill",
         stars=2,
-        check=check_least_seconds,
+        check=check_prefill,
         hints=[
             (
-                "Two times: bytes that are read, over bandwidth; operations, over"
-                " flops. The longer one counts."
+                "A piece needs its tokens, their places in the text, and a mask with a"
+                " row for each token and a column for each seat."
             ),
             (
-                "Read are the weights, once, and the cache of each answer: answers ·"
-                " tokens · 2 · layers · KV heads · size numbers."
+                "places = torch.arange(length).split(most) gives those of each piece,"
+                " and tokens[:, at] its tokens. On which device are they made?"
             ),
-            'max((read, "memory"), (work, "compute")) is the longer, with its word.',
+            (
+                "A token at place p sees the seats 0 to p, also those that earlier"
+                " pieces have filled: seats <= at[:, None]."
+            ),
         ],
         solution="""
-def least_seconds(config, bytes_each, answers, tokens, bandwidth, flops):
-    token = 2 * config["layers"] * config["kv_heads"] * config["size"]
-    numbers = config["weights"] + answers * tokens * token
-    read = numbers * bytes_each / bandwidth
-    work = 2 * config["weights"] * answers / flops
-    return max((read, "memory"), (work, "compute"))
+def prefill(model, tokens, caches, most):
+    seats = torch.arange(caches[0].k.shape[2], device=tokens.device)
+    for at in seats[: tokens.shape[1]].split(most):
+        logits = model(tokens[:, at], at, caches, seats <= at[:, None])
+    return logits[:, -1]
 """,
         praise=(
-            "While caches are short, computing takes over from bytes_each / 2 · flops /"
-            " bandwidth answers on. With long ones it may never do so: each answer"
-            " brings bytes of its own."
+            "What a call holds grows with its tokens, logits among it: pieces lower the"
+            " peak. And in or between them a server lets others say their next token:"
+            " chunked prefill."
         ),
     ),
     Exercise(
@@ -617,35 +619,33 @@ def until_end(step, end, most, every):
     ),
     Exercise(
         number="17.3",
-        title="Read the question in pieces",
-        name="prefill",
-        stars=3,
-        check=check_prefill,
+        title="What is the least that a step takes?",
+        name="least_seconds",
+        stars=2,
+        check=check_least_seconds,
         hints=[
             (
-                "A piece needs its tokens, their places in the text, and a mask with a"
-                " row for each token and a column for each seat."
+                "Two times: bytes that are read, over bandwidth; operations, over"
+                " flops. The longer one counts."
             ),
             (
-                "places = torch.arange(length).split(most) gives those of each piece,"
-                " and tokens[:, at] its tokens. On which device are they made?"
+                "Read are the weights, once, and the cache of each answer: answers ·"
+                " tokens · 2 · layers · KV heads · size numbers."
             ),
-            (
-                "A token at place p sees the seats 0 to p, also those that earlier"
-                " pieces have filled: seats <= at[:, None]."
-            ),
+            'max((read, "memory"), (work, "compute")) is the longer, with its word.',
         ],
         solution="""
-def prefill(model, tokens, caches, most):
-    seats = torch.arange(caches[0].k.shape[2], device=tokens.device)
-    for at in seats[: tokens.shape[1]].split(most):
-        logits = model(tokens[:, at], at, caches, seats <= at[:, None])
-    return logits[:, -1]
+def least_seconds(config, bytes_each, answers, tokens, bandwidth, flops):
+    token = 2 * config["layers"] * config["kv_heads"] * config["size"]
+    numbers = config["weights"] + answers * tokens * token
+    read = numbers * bytes_each / bandwidth
+    work = 2 * config["weights"] * answers / flops
+    return max((read, "memory"), (work, "compute"))
 """,
         praise=(
-            "What a call holds grows with its tokens, logits among it: pieces lower the"
-            " peak. And between two of them a server lets others say their next token:"
-            " chunked prefill."
+            "While caches are short, computing takes over from bytes_each / 2 · flops /"
+            " bandwidth answers on. With long ones it may never do so: each answer"
+            " brings bytes of its own."
         ),
     ),
     Exercise(
@@ -681,8 +681,8 @@ def stream(layers, passes, fetch, compute, wait):
 """,
         praise=(
             "The first layer of the next pass comes while this token is still being"
-            " computed: which weights are next, no token decides. Copies and computing"
-            " overlap, so the slower of the two sets the time."
+            " computed: without experts, no token decides which weights are next."
+            " Copies and computing overlap, so the slower of the two sets the time."
         ),
     ),
 ]

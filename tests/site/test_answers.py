@@ -83,6 +83,20 @@ assert device == "behind the device: ['CPU:0']"
 steps, counts = zip(*(map(int, line.split()) for line in lines))
 assert steps == (0, 1, 2, 3, 4)
 """
+LLAMA = """
+from types import SimpleNamespace
+
+config = SimpleNamespace(
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    head_dim=128,
+    hidden_size=4096,
+)
+dtype = torch.bfloat16
+model = torch.nn.Linear(4096, 8, device="meta", dtype=dtype)
+memory = 64 * 2**30 + sum(p.nbytes for p in model.parameters())
+"""
 
 # What each block is given, and what it must do.
 RUNS = {
@@ -270,6 +284,40 @@ def model(x):
             then=COUNTS + "assert counts[4] == counts[1] + 3",
         ),
     ],
+    "Generation is slow": [
+        Run(
+            given=MODEL
+            + """
+import time
+
+bandwidth = 2e3  # bytes a second
+
+def step():
+    time.sleep(0.02)
+""",
+            then="""
+import re
+
+took, least = map(float, re.findall(r"([0-9.]+) ms", said))
+assert 19 < took < 2000 and least == 10  # 5 weights of 4 bytes
+""",
+        )
+    ],
+    "How long a context fits": [
+        Run(  # Llama 3.1 8B with four answers; config as its file says
+            given=LLAMA + "answers = 4",
+            then="""
+assert said == "128 KiB a token, at most 131,072 tokens\\n"
+cache = [torch.empty(2, 8, 131_072, 128, dtype=dtype, device="meta")] * 32 * answers
+assert sum(t.nbytes for t in cache) == room
+""",
+        ),
+        Run(  # without the two names that not every config has: 32 KV heads
+            given=LLAMA
+            + "answers, config.num_key_value_heads = 1, None; del config.head_dim",
+            then='assert said == "512 KiB a token, at most 131,072 tokens\\n"',
+        ),
+    ],
 }
 # One process: the set-up, the block, in which what is deprecated is an error, and the
 # assertions.
@@ -336,9 +384,9 @@ def shown_lines(answer):
     return count
 
 
-def test_ten_answers_of_twelve_lines_at_most():
+def test_twelve_answers_of_twelve_lines_at_most():
     listed = re.findall(r"^- \[(.+)\]\(#(.+)\)$", TOP, re.M)
-    assert [title for title, _ in listed] == list(ANSWERS) and len(ANSWERS) == 10
+    assert [title for title, _ in listed] == list(ANSWERS) and len(ANSWERS) == 12
     assert [anchor for _, anchor in listed] == anchors(TEXT)[1:]
     long = {heading: shown_lines(answer) for heading, answer in ANSWERS.items()}
     assert {heading: n for heading, n in long.items() if n > 12} == {}

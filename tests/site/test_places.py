@@ -64,6 +64,20 @@ def test_how_people_put_it_belongs_to_an_answer():
     assert list(generator.PUT) == re.findall("^## (.*)", text, re.M)
 
 
+@pytest.mark.parametrize(
+    "title, more, stored",
+    [
+        ("A title", "the forked subprocess, forks", ["fork", "subprocess"]),
+        ("Loss", "losses of top k", ["losses", "top", "k"]),
+        ("显存不足", "如果 存不 显存不够 CUDA 60", ["如果", "显存不够", "cuda"]),
+    ],
+)
+def test_stored_is_what_the_search_has_not_yet_and_reads_alike(title, more, stored):
+    assert generator.further(title, more) == stored
+    read = [places.words(" ".join([title, *words])) for words in ([more], stored)]
+    assert set(read[0]) == set(read[1])
+
+
 # --------------------------------------------------------------------------------------
 # In JavaScript
 

@@ -27,6 +27,7 @@ FILE = ROOT / "packages/torch_messages/torch_messages/places.json"
 MOST = 40_000  # bytes
 # headings that say nothing of what stands below them
 EMPTY = "Exercises|More exercises|More|Deeper|Your own loop|What to remember"
+EMPTY += "|On your GPU"
 NUMBER = re.compile(r"^\d+ · ")
 # [words](file#anchor)
 LINK = re.compile(r"\[([^\]]+)\]\(([^)#]*)#?([^)]*)\)")
@@ -65,6 +66,8 @@ PUT = {
         "重新编译 图中断",
     ),
     "The TPU is slower than my CPU": ("slow compile torch_xla", "训练很慢"),
+    "Generation is slow": ("llm tokens second inference decode generate", "token 解码"),
+    "How long a context fits": ("kv cache llm memory length oom", "token 显存 多少"),
 }
 
 
@@ -98,15 +101,16 @@ def of_lesson(path):
 
 def headings(path):
     """(heading, id of the cell) of the sections of a lesson; without the rows of lesson
-    16, which have their entries in the table.
+    16 and their groups ("section-5"): the rows have their entries in the table.
     """
+    rows = path.stem.startswith("16")
     for cell in nbformat.read(path, as_version=4).cells:
-        if cell.cell_type != "markdown":
+        if cell.cell_type != "markdown" or rows and cell.id.startswith("section-"):
             continue
         for level, title, _ in HEADING.findall(without_blocks(cell.source)):
-            least = 2 if path.stem.startswith("16") else 3
-            if 2 <= len(level) <= least and not re.fullmatch(EMPTY, title):
-                yield plain(title), cell.id
+            if 2 <= len(level) <= (2 if rows else 3):
+                if not re.fullmatch(EMPTY, plain(title)):
+                    yield plain(title), cell.id
 
 
 def tasks_of(number):
@@ -185,12 +189,16 @@ def of_chinese(text):
 
 
 def further(title, more):
-    """The words, or in Chinese the phrases, that more has and the title has not."""
-    if not places.is_chinese(title):
-        own = places.words(title)
-        return [word for word in places.words(more) if word not in own]
-    phrases = re.findall("[a-z0-9]+|[\u4e00-\u9fff]+", more.lower())
-    return [each for each in phrases if each not in title.lower()]
+    """The words that more has and the title has not, without endings where the search
+    reads them alike, and in Chinese the phrases with a new pair of characters.
+    """
+    known, found = set(places.words(title)), []
+    for each in re.findall("[a-z][a-z0-9]*|[\u4e00-\u9fff]+", more.lower()):
+        own = places.words(each)
+        if set(own) - known:
+            known.update(own)
+            found.append(own[0] if places.words(own[0]) == own else each)
+    return found
 
 
 def content():

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -20,6 +21,7 @@ STEP = {  # what ends a step, optimizer steps and backward passes in it
     "classify": ("optimizer", 1, 1),
     "closure": ("optimizer", 1, 4),
     "gan": ("optimizer", 2, 3),
+    "generate": ("call", 0, 0),
     "infer": ("batch", 0, 0),
     "rollouts": ("optimizer", 1, 1),
     "scaled": ("optimizer", 1, 1),
@@ -240,17 +242,96 @@ with torch.no_grad():
 
 
 @pytest.mark.slow
+def test_of_a_script_that_generates_waits_and_the_growth_of_its_cache(tmp_path):
+    ran, facts = watched(tmp_path, LOOPS, "generate")
+    assert (
+        ran.returncode == 0 and "from one call of the model to the next" in ran.stderr
+    )
+    rows = [x for x in facts["waits"]["rows"] if x["each"] and not x["assumed"]]
+    assert [(x["code"], x["times"]) for x in rows] == [("if tokens[0].item() == 9:", 1)]
+    assert facts["memory"]["grows"] == 32 * 64 * 4 + 32 * 8  # a key, a token
+    assert facts["memory"]["phase"] == "code without gradients"
+    assert facts["seen"]["models"][0]["class"] == "Speaker"
+    assert [x["lesson"] for x in facts["changes"]] == ["04", "17"]
+    assert not re.search("detach|1,000 steps|DataLoader|evaluation", ran.stderr)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("made", ["before", "after"])
+def test_what_is_called_before_a_training_is_not_its_step(made, tmp_path):
+    text = """
+model = torch.nn.Linear(3, 3)
+def evaluate():
+    with torch.no_grad():
+        return [model(w) for _ in range(40)]
+before
+evaluate()
+after
+for i in range(40):
+    optimizer.zero_grad()
+    model(w).sum().backward()
+    optimizer.step()
+    if i % 10 == 0: evaluate()
+"""
+    optimizer = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    text = text.replace(made, optimizer).replace("before\n", "").replace("after\n", "")
+    _, facts = watched(tmp_path, script(tmp_path, text))
+    step = facts["step"]
+    assert (step["by"], step["optimizers"], step["backwards"]) == ("optimizer", 1, 1)
+    assert facts["ended"] == "the script ended after 40 steps"
+
+
+@pytest.mark.slow
+def test_models_are_compiled_as_often_as_without_it(tmp_path):
+    text = """
+from torch._dynamo.utils import counters
+how = {"backend": "eager", "fullgraph": True}
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.linear = torch.nn.RMSNorm(4), torch.nn.Linear(4, 4)
+    def forward(self, x):
+        return x + self.linear(self.norm(x))
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+    def forward(self, x):
+        return self.block(x).relu()
+whole, blocks, place, forward = Net(), Net(), Net(), Net()
+blocks.block.compile(**how)
+place.compile(**how)
+forward.forward = torch.compile(forward.forward, **how)
+models, x = [torch.compile(whole, **how), blocks, place, forward], torch.ones(2, 4)
+models.append(torch.compile(lambda x: whole(x) + 1, **how))
+def call(times):
+    with torch.no_grad():
+        for model in models:
+            for i in range(times): model(x)
+    print(counters["stats"]["unique_graphs"], dict(counters["graph_break"]))
+call(60)
+torch.optim.SGD(whole.parameters())  # from here on no call is heard
+call(5)
+"""
+    path = script(tmp_path, text)
+    alone, (ran, facts) = python(tmp_path, path), watched(tmp_path, path)
+    assert ran.stdout == alone.stdout and ran.stdout.count("{}") == 2, ran.stderr
+    assert facts is None and "0 optimizer steps" in ran.stderr
+
+
+@pytest.mark.slow
 def test_a_report_on_the_loop_of_a_cell_and_nothing_left_behind(tmp_path):
     pytest.importorskip("IPython")
     text = """
 from IPython.core.interactiveshell import InteractiveShell
 shell, before = InteractiveShell.instance(), torch.Tensor.backward
+call = torch.nn.Module.__call__
 shell.push({"step": step, "w": w})
 shell.run_cell("%load_ext device_lab")
 for steps in (40, 60):
     loop = f"for i in range({steps}): step(), w.sum().item()"
     shell.run_cell("%%device_lab --steps 20\\n" + loop)
-assert torch.Tensor.backward is before
+assert torch.Tensor.backward is before and torch.nn.Module.__call__ is call
 """
     ran = python(tmp_path, script(tmp_path, text))
     assert ran.returncode == 0, ran.stderr

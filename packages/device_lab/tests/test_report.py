@@ -174,6 +174,7 @@ def test_what_one_cure_mends_on_a_line_is_one_change():
         {"each": False, "steps": 1, "every": None},
         {"each": False, "steps": 1, "every": 16, "times": 15.0},
         {"cure": "nothing is known to avoid it, but fewer calls"},
+        {"cure": ""},
     ],
 )
 def test_a_wait_that_is_not_sure_or_seldom_or_without_cure_is_no_change(more):
@@ -301,6 +302,27 @@ def test_memory_that_grows_comes_first_with_who_keeps_it():
     assert lessons(changed(USUAL, memory__grows=40_000)) == ["06", "04", "04"]
 
 
+CALLED = changed(INFERENCE, step__by="call", seen__loaders=[], memory__grows=100_000)
+
+
+def test_where_a_model_is_only_called_no_advice_is_about_training():
+    (cache,) = advice.changes(CALLED)
+    assert (cache["lesson"], cache["saves"]["text"]) == ("17", "97.66 KiB in each step")
+    keeper = line("train.py:33", "kept.append(logits)", name="kept")
+    (kept,) = advice.changes(changed(CALLED, memory__keeper=keeper))
+    assert (kept["cure"], kept["lesson"]) == ("kept keeps what each step made", "07")
+    gpu = changed(CALLED, device="cuda:0", device_name="NVIDIA H200", pace__busy=0.4)
+    assert first(gpu)[0] == (
+        "the model",
+        "17",
+        "part of the 60% of the time that the GPU idles",
+    )
+    gpu = changed(gpu, pace__busy=0.9)
+    whole, _ = advice.changes(gpu)
+    assert whole["cure"] == "model.bfloat16(), before Ampere model.half()"
+    assert "evaluation" not in said(CALLED)
+
+
 def test_what_is_left_behind_is_a_fault_unless_forward_may_make_it_anew():
     row = {
         "path": "Net.mask",
@@ -395,6 +417,7 @@ TITLES = {
     "09": "Profile a training loop",
     "10": "compile a model",
     "15": "Make a slow loop fast",
+    "17": "Generate text",
 }
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from device_lab._command.steps import Boundaries
 
-KINDS = {"o": "optimizer", "b": "backward", "l": "batch"}
+KINDS = {"o": "optimizer", "b": "backward", "l": "batch", "c": "call"}
 
 
 def steps(events):
@@ -29,6 +29,9 @@ def steps(events):
         ("b1 " * 10, [7, 8, 9]),  # no optimizer
         ("l1 b1 " * 10, [15, 17, 19]),
         ("l1 " * 6, [3, 4, 5]),  # nothing is trained
+        ("c1 " * 18, [15, 16, 17]),  # nothing but calls
+        ("c1 c2 c2 " * 9, [23, 25, 26]),  # a token more often than a prompt
+        ("c1 " * 18 + "c2 " * 17, [15, 16, 17, 33, 34]),
         ("l1 " * 4 + "l2 b1 o1 l2 b1 o1 l2 b1 o1", [3, 9, 12]),
     ],
 )

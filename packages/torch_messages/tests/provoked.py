@@ -3,6 +3,31 @@ the entry (#2: a second one of it) → program. test_provoked.py runs them.
 """
 
 CPU = {
+    "movement/past-the-end": r"""
+import torch
+cache, at = torch.zeros(1, 2, 4, 8), torch.tensor([4])
+cache.index_copy_(2, at, torch.ones(1, 2, 1, 8))
+""",
+    "movement/past-the-end#2": r"""
+import torch
+torch.zeros(4)[torch.tensor([7])]
+""",
+    "amp/sdpa-heads": r"""
+import torch
+q, k = torch.ones(1, 8, 4, 16), torch.ones(1, 3, 4, 16)
+torch.nn.functional.scaled_dot_product_attention(q, k, k, enable_gqa=True)
+""",
+    "amp/sdpa-two-masks": r"""
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+q, mask = torch.ones(1, 1, 4, 16), torch.ones(4, 4, dtype=torch.bool)
+with sdpa_kernel(SDPBackend.MATH):
+    torch.nn.functional.scaled_dot_product_attention(q, q, q, mask, is_causal=True)
+""",
+    "memory/probabilities": r"""
+import torch
+torch.multinomial(torch.zeros(4), 1)
+""",
     "amp/same-dtype": r"""
 import torch
 from torch import nn

@@ -77,68 +77,74 @@ def tokens_that_fit(model, caches, memory, answers):
     },
 )
 
-LEAST = SOLUTION["17.1"]
+PREFILL = SOLUTION["17.1"]
+PIECES = """
+def prefill(model, tokens, caches, most):
+    room = caches[0].k.shape[2]
+    for first in range(0, tokens.shape[1], most):
+        piece = tokens[:, first : first + most]
+        at = torch.arange(first, first + piece.shape[1], device=piece.device)
+        seats = torch.ones(len(at), room, dtype=torch.bool, device=piece.device)
+        logits = model(piece, at, caches, seats.tril(first))
+    return logits[:, -1]
+"""
 ANSWERS["17.1"] = Answers(
     right=[
+        PIECES,
         """
-def bytes_a_token(layers, kv_heads, size, bytes_each):
-    return 2 * layers * kv_heads * size * bytes_each
-
-def least_seconds(config, bytes_each, answers, tokens, bandwidth, flops):
-    sizes = [config[name] for name in ("layers", "kv_heads", "size")]
-    memory = config["weights"] * bytes_each / bandwidth
-    memory += answers * tokens * bytes_a_token(*sizes, bytes_each) / bandwidth
-    compute = config["weights"] / flops * 2 * answers
-    if memory > compute:
-        return memory, "memory"
-    return compute, "compute"
-""",
-        """
-def least_seconds(config, bytes_each, answers, tokens, bandwidth, flops):
-    cache = torch.Size([2, answers, config["layers"], config["kv_heads"], tokens])
-    held = config["weights"] + cache.numel() * config["size"]
-    seconds = {
-        "compute": answers * 2 * config["weights"] / flops,
-        "memory": held * bytes_each / bandwidth,
-    }
-    word = max(seconds, key=seconds.get)
-    return [torch.tensor(seconds[word], dtype=torch.float64), word]
+def prefill(model, tokens, caches, most):
+    length, room = tokens.shape[1], caches[0].k.shape[2]
+    zeros = torch.zeros(length, room, dtype=torch.float64, device=tokens.device)
+    mask = zeros.masked_fill(torch.ones_like(zeros).triu(1).bool(), -torch.inf)
+    at = torch.arange(length).to(tokens.device)
+    logits = None
+    while len(at):
+        part, at = at[:most], at[most:]
+        logits = model(tokens.index_select(1, part), part, caches, mask[:most])
+        mask = mask[most:]
+    return logits.select(1, -1)
 """,
     ],
     wrong={
+        edit(PIECES, ("tril(first)", "tril()")): (
+            "by which a token does not see itself"
+        ),
+        edit(PREFILL, ("seats <= at[:, None])", "None)")): (
+            "got no mask, by which a token does not see itself"
+        ),
+        edit(PIECES, ("seats.tril(first)", "seats")): (
+            "a token sees later ones of its own piece"
+        ),
+        edit(PREFILL, ("(tokens[:, at], at,", "(tokens[:, at], at - at[0],")): (
+            "a token's place counts from the beginning of the text"
+        ),
+        edit(PREFILL, ("seats <= at", "seats < at")): "a token does not see itself",
+        edit(PREFILL, ("split(most)", "split(10**6)")): "at most 4 are allowed",
+        edit(PREFILL, ("split(most)", "split(1)")): "3 calls are enough",
+        edit(PREFILL, ("split(most)", "chunk(most)")): "calls are enough",
         edit(
-            LEAST,
-            ("numbers * bytes_each", "answers * numbers * bytes_each"),
-            ("answers * tokens", "tokens"),
-        ): "the weights are read once for all answers",
-        edit(LEAST, ("answers * tokens", "tokens")): (
-            "each answer reads a cache of its own"
-        ),
+            PREFILL, ("seats <= at[:, None]", "(seats <= at[-1]).expand(len(at), -1)")
+        ): ("a token sees later ones of its own piece"),
         edit(
-            LEAST,
-            ('max((read, "memory"), (work, "compute"))', "read + work, word"),
-            (
-                "    return",
-                '    word = "memory" if read > work else "compute"\n    return',
-            ),
-        ): "the longer one counts",
-        edit(LEAST, (" + answers * tokens * token", "")): "the caches are read, too",
-        edit(LEAST, ('2 * config["weights"]', 'config["weights"]')): (
-            "two operations a weight, for each answer"
+            PREFILL,
+            ("seats <= at[:, None]", "(seats <= at[:, None]) & (seats >= at[0])"),
+        ): ("a token does not see all that stand before it"),
+        edit(PREFILL, (", device=tokens.device", "")): (
+            "on a GPU your function raised RuntimeError: Expected all tensors"
         ),
-        edit(LEAST, ('2 * config["layers"]', 'config["layers"]')): (
-            "a token leaves a key and a value"
+        edit(PIECES, (", device=piece.device)\n        logits", ")\n        logits")): (
+            "on a GPU your function raised RuntimeError: Expected all tensors"
         ),
-        edit(LEAST, ("kv_heads", "heads")): "only queries have all",
-        edit(LEAST, ("numbers * bytes_each", "numbers")): (
-            "a number takes bytes_each bytes"
+        edit(PREFILL, ("logits[:, -1]", "logits")): "the logits of the last token",
+        edit(PREFILL, ("seats <= at[:, None]", "seats[: at[-1] + 1] <= at[:, None]")): (
+            "a cache of 16 seats, expected (4, 16)"
         ),
-        edit(LEAST, ("] * answers /", "] /")): "the longer of the two counts",
-        edit(LEAST, ("max(", "min(")): "the longer of the two counts",
-        edit(
-            LEAST, ('(read, "memory"), (work, "compute")', '("x", read), ("y", work)')
-        ): 'expected a pair: the seconds, and "memory" or "compute"',
-        edit(LEAST, ('"compute"', '"memory"')): "right seconds, but you returned",
+    },
+    equivalent={
+        "seats = torch.arange(caches[0].k.shape[2], device=tokens.device) → seats ="
+        " torch.arange(caches[1].k.shape[2], device=tokens.device)": (
+            "The caches of all layers have the same room."
+        ),
     },
 )
 
@@ -219,74 +225,68 @@ def until_end(step, end, most, every):
     },
 )
 
-PREFILL = SOLUTION["17.3"]
-PIECES = """
-def prefill(model, tokens, caches, most):
-    room = caches[0].k.shape[2]
-    for first in range(0, tokens.shape[1], most):
-        piece = tokens[:, first : first + most]
-        at = torch.arange(first, first + piece.shape[1], device=piece.device)
-        seats = torch.ones(len(at), room, dtype=torch.bool, device=piece.device)
-        logits = model(piece, at, caches, seats.tril(first))
-    return logits[:, -1]
-"""
+LEAST = SOLUTION["17.3"]
 ANSWERS["17.3"] = Answers(
     right=[
-        PIECES,
         """
-def prefill(model, tokens, caches, most):
-    length, room = tokens.shape[1], caches[0].k.shape[2]
-    zeros = torch.zeros(length, room, dtype=torch.float64, device=tokens.device)
-    mask = zeros.masked_fill(torch.ones_like(zeros).triu(1).bool(), -torch.inf)
-    at = torch.arange(length).to(tokens.device)
-    logits = None
-    while len(at):
-        part, at = at[:most], at[most:]
-        logits = model(tokens.index_select(1, part), part, caches, mask[:most])
-        mask = mask[most:]
-    return logits.select(1, -1)
+def bytes_a_token(layers, kv_heads, size, bytes_each):
+    return 2 * layers * kv_heads * size * bytes_each
+
+def least_seconds(config, bytes_each, answers, tokens, bandwidth, flops):
+    sizes = [config[name] for name in ("layers", "kv_heads", "size")]
+    memory = config["weights"] * bytes_each / bandwidth
+    memory += answers * tokens * bytes_a_token(*sizes, bytes_each) / bandwidth
+    compute = config["weights"] / flops * 2 * answers
+    if memory > compute:
+        return memory, "memory"
+    return compute, "compute"
+""",
+        """
+def least_seconds(config, bytes_each, answers, tokens, bandwidth, flops):
+    cache = torch.Size([2, answers, config["layers"], config["kv_heads"], tokens])
+    held = config["weights"] + cache.numel() * config["size"]
+    seconds = {
+        "compute": answers * 2 * config["weights"] / flops,
+        "memory": held * bytes_each / bandwidth,
+    }
+    word = max(seconds, key=seconds.get)
+    return [torch.tensor(seconds[word], dtype=torch.float64), word]
 """,
     ],
     wrong={
-        edit(PIECES, ("tril(first)", "tril()")): (
-            "by which a token does not see itself"
-        ),
-        edit(PREFILL, ("seats <= at[:, None])", "None)")): (
-            "got no mask, by which a token does not see itself"
-        ),
-        edit(PIECES, ("seats.tril(first)", "seats")): (
-            "a token sees later ones of its own piece"
-        ),
-        edit(PREFILL, ("(tokens[:, at], at,", "(tokens[:, at], at - at[0],")): (
-            "a token's place counts from the beginning of the text"
-        ),
-        edit(PREFILL, ("seats <= at", "seats < at")): "a token does not see itself",
-        edit(PREFILL, ("split(most)", "split(10**6)")): "at most 4 are allowed",
-        edit(PREFILL, ("split(most)", "split(1)")): "3 calls are enough",
-        edit(PREFILL, ("split(most)", "chunk(most)")): "calls are enough",
         edit(
-            PREFILL, ("seats <= at[:, None]", "(seats <= at[-1]).expand(len(at), -1)")
-        ): ("a token sees later ones of its own piece"),
+            LEAST,
+            ("numbers * bytes_each", "answers * numbers * bytes_each"),
+            ("answers * tokens", "tokens"),
+        ): "the weights are read once for all answers",
+        edit(LEAST, ("answers * tokens", "tokens")): (
+            "each answer reads a cache of its own"
+        ),
         edit(
-            PREFILL,
-            ("seats <= at[:, None]", "(seats <= at[:, None]) & (seats >= at[0])"),
-        ): ("a token does not see all that stand before it"),
-        edit(PREFILL, (", device=tokens.device", "")): (
-            "on a GPU your function raised RuntimeError: Expected all tensors"
+            LEAST,
+            ('max((read, "memory"), (work, "compute"))', "read + work, word"),
+            (
+                "    return",
+                '    word = "memory" if read > work else "compute"\n    return',
+            ),
+        ): "the longer one counts",
+        edit(LEAST, (" + answers * tokens * token", "")): "the caches are read, too",
+        edit(LEAST, ('2 * config["weights"]', 'config["weights"]')): (
+            "two operations a weight, for each answer"
         ),
-        edit(PIECES, (", device=piece.device)\n        logits", ")\n        logits")): (
-            "on a GPU your function raised RuntimeError: Expected all tensors"
+        edit(LEAST, ('2 * config["layers"]', 'config["layers"]')): (
+            "a token leaves a key and a value"
         ),
-        edit(PREFILL, ("logits[:, -1]", "logits")): "the logits of the last token",
-        edit(PREFILL, ("seats <= at[:, None]", "seats[: at[-1] + 1] <= at[:, None]")): (
-            "a cache of 16 seats, expected (4, 16)"
+        edit(LEAST, ("kv_heads", "heads")): "only queries have all",
+        edit(LEAST, ("numbers * bytes_each", "numbers")): (
+            "a number takes bytes_each bytes"
         ),
-    },
-    equivalent={
-        "seats = torch.arange(caches[0].k.shape[2], device=tokens.device) → seats ="
-        " torch.arange(caches[1].k.shape[2], device=tokens.device)": (
-            "The caches of all layers have the same room."
-        ),
+        edit(LEAST, ("] * answers /", "] /")): "the longer of the two counts",
+        edit(LEAST, ("max(", "min(")): "the longer of the two counts",
+        edit(
+            LEAST, ('(read, "memory"), (work, "compute")', '("x", read), ("y", work)')
+        ): 'expected a pair: the seconds, and "memory" or "compute"',
+        edit(LEAST, ('"compute"', '"memory"')): "right seconds, but you returned",
     },
 )
 

@@ -16,6 +16,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from tests.site.built.conftest import SITE
+from tools.lessons.notebooks import lessons
 
 # not those that only lead on, nor the one for wrong addresses, whose styles have the
 # address at which the site is published
@@ -149,7 +150,7 @@ def store_pictures(context, url, name, scheme):
 
 def test_there_are_pages():
     others = {"index.html", "search.html", "docs/glossary.html"}
-    assert len(LESSONS) == 17 and others <= {*PAGES}, "run `make site`"
+    assert len(LESSONS) == len(lessons()) and others <= {*PAGES}, "run `make site`"
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,11 @@ def changes(facts):
     return list(found.values())[:3]
 
 
+def _calls(facts):
+    """Whether a step is a call of a model without gradients."""
+    return (facts["step"] or {}).get("by") == "call"
+
+
 def _change(line, cure, text, lesson, seconds=None, nbytes=None):
     if isinstance(line, str):  # none of the reader's is known
         line = {"where": line, "path": None, "line": None, "code": ""}
@@ -64,13 +69,15 @@ def _faults(facts):
     if grows and grows >= 0.001 * facts["memory"]["highest"]:
         cure = "look for a list or a sum that keeps tensors"
         cure = f"{keeper['name']} keeps what each step made" if keeper else cure
-        text = f"{size(grows)} in each step, {size(1000 * grows)} in 1,000 steps"
-        line = keeper or "no line is known"
-        yield (
-            FAULT,
-            1,
-            _change(line, f"{cure}: .detach(), or a number", text, "07", None, grows),
-        )
+        text, rank, lesson = f"{size(grows)} in each step", (FAULT, 1), "07"
+        if not _calls(facts):
+            cure += ": .detach(), or a number"
+            text += f", {size(1000 * grows)} in 1,000 steps"
+        elif not keeper:  # most caches grow by design
+            cure = "if a cache grows: one of a fixed size"
+            rank, lesson = (UNKNOWN, 0), "17"
+        change = _change(keeper or "no line is known", cure, text, lesson, None, grows)
+        yield *rank, change
     left = [x for x in facts["left_behind"] if "computed" not in x["why"]]  # made anew?
     if left:
         text = "an error, or a copy in each step, on another device"
@@ -118,10 +125,9 @@ def _evaluation(facts):
 
 
 def _could_be_fused(facts):
+    able = [x for x in facts["seen"]["optimizers"] if x["could_be_fused"]]
     return [
-        (x["made"] or "the optimizer", f"{x['class']}(…, fused=True)")
-        for x in facts["seen"]["optimizers"]
-        if x["could_be_fused"]
+        (x["made"] or "the optimizer", f"{x['class']}(…, fused=True)") for x in able
     ]
 
 
@@ -159,7 +165,7 @@ def _waits(facts):
     if busy is not None:
         text = f"part of the {idle:.0%} of the time that the GPU idles"
     for x in waits["rows"] if idle >= 0.03 else ():
-        if not (x["assumed"] or x["branch"] or "nothing is known" in x["cure"]):
+        if not (x["assumed"] or x["branch"] or re.match("nothing|$", x["cure"])):
             argument = re.fullmatch(r"\w+=\w+", x["cure"])  # one, for all lines
             place = x["path" if argument else "where"]
             lines.setdefault((place, x["cure"]), []).append(x)
@@ -183,7 +189,17 @@ def _precision(facts):
         return
     if much and not seen["autocast"]:
         text = "not known; part of the time of float32 matmuls"
-        yield UNKNOWN, busy or 0.5, _change("the forward pass", HALF, text, "08")
+        way = "model.bfloat16(), before Ampere model.half()" if _calls(facts) else HALF
+        yield UNKNOWN, busy or 0.5, _change("the forward pass", way, text, "08")
+
+
+def _idle(facts):
+    idle = 1 - (facts["pace"]["busy"] or 1)
+    if _calls(facts) and idle > 0.3 and not facts["seen"]["compiled"]:
+        cure = "torch.compile, with a cache of a fixed size"
+        text = f"part of the {idle:.0%} of the time that the GPU idles"
+        line = facts["step"]["at"] or "the model"
+        yield UNKNOWN, idle, _change(line, cure, text, "17")
 
 
 def _memory(facts):
@@ -199,7 +215,7 @@ def _memory(facts):
         yield LAST, saved, _change(*line[0], text, "07", None, saved)
 
 
-KINDS = _faults, _loader, _evaluation, _fused, _own, _waits, _precision, _memory
+KINDS = _faults, _loader, _evaluation, _fused, _own, _waits, _precision, _memory, _idle
 
 
 def not_known(facts):
@@ -217,7 +233,7 @@ def _of_device(facts):
     if facts["device"] == "cpu":
         waits = "waits are counted, not timed; " * bool(facts["waits"])
         yield (
-            f"No GPU: {waits}copies cost nothing. Of the times, those of the loader and"
+            f"No GPU: {waits}copies cost nothing. Of the times, those of a loader and"
             " of your own Python carry over, if a GPU gets the same lines."
         )
         if facts["memory"]:
@@ -275,4 +291,5 @@ def _of_others(facts):
     if seen["world"] > 1:
         yield f"One of {seen['world']} ranks was watched."
     if not facts["ended"]:
-        yield "What comes after the steps watched, such as an evaluation or a save."
+        such = "" if _calls(facts) else ", such as an evaluation or a save"
+        yield f"What comes after the steps watched{such}."

@@ -5,7 +5,6 @@ import functools
 import itertools
 import linecache
 import re
-from collections.abc import Iterable, Iterator
 
 from .._kit.errors import file_name
 
@@ -22,17 +21,14 @@ FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda
 LEAVES = ast.Return, ast.Continue, ast.Break
 
 
-def branch(path: str, line: int) -> int:
+def branch(path, line):
     """The line of the condition that asks for the device, and decides on this line of a
-    file: by standing around it, by leaving before it, or by an option that it uses,
-    such as non_blocking. 0 if none does.
+    file: by standing around it, leaving before it, or an option that it uses, such as
+    non_blocking. Else 0.
     """
     tree = _tree(path)
-    around = [
-        x
-        for x in tree.nodes
-        if isinstance(x, ast.stmt) and x.lineno <= line <= x.end_lineno
-    ]
+    around = [x for x in tree.nodes if isinstance(x, ast.stmt)]
+    around = [x for x in around if x.lineno <= line <= x.end_lineno]
     if not around:
         return 0
     statement = max(around, key=lambda x: (x.lineno, -x.end_lineno))
@@ -40,18 +36,14 @@ def branch(path: str, line: int) -> int:
     return next(found, 0)
 
 
-def branches(paths: Iterable[str]) -> list[str]:
+def branches(paths):
     """All conditions that ask for the device and choose code, in functions or loops."""
     found = []
     for path in sorted(paths):
         tree = _tree(path)
-        lines = {
-            x.lineno
-            for x in tree.nodes
-            if isinstance(x, (ast.If, ast.IfExp))
-            and tree.asks(x.test)
-            and not _only_device(x)
-        }
+        nodes = [x for x in tree.nodes if isinstance(x, (ast.If, ast.IfExp))]
+        nodes = [x for x in nodes if tree.asks(x.test) and not _only_device(x)]
+        lines = {x.lineno for x in nodes}
         found += [f"{file_name(path)}:{line}" for line in sorted(lines)]
     return found
 
@@ -80,7 +72,7 @@ class _Tree:
             for name in filter(None, _options(node))
         }
 
-    def above(self, node) -> Iterator[ast.AST]:
+    def above(self, node):
         while node := self.parents.get(node):
             yield node
 
@@ -117,11 +109,8 @@ def _leaves(node):
 
 def _within(tree, statement, line):
     """Conditions in the statement itself, and options among a call's arguments."""
-    own = [
-        part
-        for part in ast.iter_child_nodes(statement)
-        if not isinstance(part, (ast.stmt, ast.excepthandler))
-    ]
+    blocks = ast.stmt, ast.excepthandler
+    own = [x for x in ast.iter_child_nodes(statement) if not isinstance(x, blocks)]
     for node in (x for part in own for x in ast.walk(part)):
         if getattr(node, "lineno", line + 1) <= line <= node.end_lineno:
             if isinstance(node, ast.IfExp) and tree.asks(node.test):
@@ -144,13 +133,10 @@ def _arguments(tree, call):
 
 def _asks(test):
     """Whether an expression asks which device there is; `device is None` does not."""
-    compared = [
-        ast.unparse(x)
-        for x in ast.walk(test)
-        if isinstance(x, ast.Compare) and not isinstance(x.ops[0], (ast.Is, ast.IsNot))
-    ]
-    asks = re.search(ASKS, ast.unparse(test), re.I)
-    return bool(asks) or any(re.search(COMPARED, x, re.I) for x in compared)
+    compared = [x for x in ast.walk(test) if isinstance(x, ast.Compare)]
+    compared = [x for x in compared if not isinstance(x.ops[0], (ast.Is, ast.IsNot))]
+    asked = [(ASKS, test), *((COMPARED, x) for x in compared)]
+    return any(re.search(pattern, ast.unparse(x), re.I) for pattern, x in asked)
 
 
 def _name(node):

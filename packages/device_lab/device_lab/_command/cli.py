@@ -13,8 +13,8 @@ ENV = "DEVICE_LAB_WATCH"
 USAGE = """device-lab [options] train.py [its arguments]
        device-lab [options] -m package.module [its arguments]
        device-lab [options] torchrun --nproc-per-node 2 train.py [its arguments]"""
-ABOUT = """Runs a PyTorch script that needs no change, watches some of its training
-steps, and reports: what to change first, who sets the pace, which lines wait for the
+ABOUT = """Runs a PyTorch script that needs no change, watches some of its steps,
+and reports: what to change first, who sets the pace, which lines wait for the
 device, what a step holds in memory."""
 INJECT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "inject")
 
@@ -24,23 +24,14 @@ def main(argv: list[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     command, script = _command(parser, options)
-    watched = {
-        "steps": options.steps,
-        "then": options.then,
-        "json": options.json,
-        "html": options.html,
-        "quiet": options.quiet,
-        "first": os.getpid(),  # exec keeps it
-        "script": script,
-    }
+    first = os.getpid() if os.name == "posix" else None  # exec keeps it
+    watched = vars(options) | {"first": first, "script": script}
     environment = {**os.environ, ENV: json.dumps(watched)}
     paths = INJECT, environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    if os.name == "posix":
+    if first:
         sys.stdout.flush()
         os.execve(command[0], command, environment)
-    watched["first"] = None  # its parent is this process, which stays
-    environment[ENV] = json.dumps(watched)
     return subprocess.run(command, env=environment, check=False).returncode
 
 
@@ -48,33 +39,17 @@ def _parser():
     parser = argparse.ArgumentParser(
         "device-lab", usage=USAGE, description=ABOUT, allow_abbrev=False
     )
-    version = f"device-lab {device_lab.__version__}"
-    parser.add_argument("--version", action="version", version=version)
-    parser.add_argument(
-        "--steps",
-        type=_steps,
-        default=20,
-        metavar="N",
-        help="watch at least N steps, 12 or more (20), and short ones for a second",
-    )
-    parser.add_argument(
-        "--then",
-        choices=["go", "stop"],
-        default="go",
-        help="what the script does after them: go on to its end, or stop",
-    )
-    parser.add_argument(
-        "--json", type=_file, metavar="FILE", help="write the report as JSON"
-    )
-    parser.add_argument(
-        "--html", type=_file, metavar="FILE", help="write it as a page of HTML"
-    )
-    parser.add_argument(
-        "--quiet", action="store_true", help="print no report on stderr"
-    )
-    rest = argparse.REMAINDER
-    parser.add_argument("-m", dest="module", nargs=rest, help="run a module instead")
-    parser.add_argument("command", nargs=rest, help=argparse.SUPPRESS)
+    add, rest = parser.add_argument, argparse.REMAINDER
+    add("--version", action="version", version=f"device-lab {device_lab.__version__}")
+    text = "watch at least N steps, 12 or more (20), and short ones for a second"
+    add("--steps", type=_steps, default=20, metavar="N", help=text)
+    text = "what the script does after them: go on to its end, or stop"
+    add("--then", choices=["go", "stop"], default="go", help=text)
+    add("--json", type=_file, metavar="FILE", help="write the report as JSON")
+    add("--html", type=_file, metavar="FILE", help="write it as a page of HTML")
+    add("--quiet", action="store_true", help="print no report on stderr")
+    add("-m", dest="module", nargs=rest, help="run a module instead")
+    add("command", nargs=rest, help=argparse.SUPPRESS)
     return parser
 
 
@@ -112,8 +87,6 @@ def _command(parser, options):
 
 
 def add_magic(shell):
-    """%%device_lab, of IPython."""
-
     def report(line, cell):
         """%%device_lab [--steps N]: runs the cell, and reports on its loop."""
         from .watch import Watch

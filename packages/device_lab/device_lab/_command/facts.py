@@ -13,6 +13,7 @@ import statistics
 import sys
 import traceback
 import warnings
+import weakref
 
 import torch
 from torch import nn
@@ -23,6 +24,9 @@ from .._kit._cures import pinned
 from .._kit._ledger import FORWARD as LEDGERS_FORWARD
 from .._kit._lines import is_reader
 from .._kit.placement import COMPUTED
+from . import advice
+from .branches import branches
+from .report import page, terminal
 from .sampling import FORWARD, line_of, longest
 from .steps import world
 
@@ -34,26 +38,22 @@ MOVES = r"device|cuda|accelerat|Trainer|Learner|\.to\("  # or what does so itsel
 TYPES = r"torch\.cuda\.\w+Tensor\b"
 PARTS = "loader", "backward", "optimizer"  # the rest is forward and Python
 HELP = """A step is found by an optimizer of torch.optim that comes again, by 8 backward
-passes or 4 batches; a report needs about 10 steps. Processes that the script spawns
-report for themselves, those that it forks are not watched."""
+passes, 4 batches or 16 calls of a model under torch.no_grad(); a report needs about 10
+steps. Processes that the script spawns report for themselves, those that it forks are
+not watched."""
 
 
 def report(watch, ended):
     """Prints it, of the first of several processes that train together."""
-    from .report import page, terminal
-
     try:
         if rank():
             return
         facts = of(watch, ended)
-        files = {
-            "json": lambda: json.dumps(facts, indent=1),
-            "html": lambda: page(facts),
-        }
-        for name, make in files.items():
+        texts = {"json": json.dumps(facts, indent=1), "html": page(facts)}
+        for name, text in texts.items():
             if watch.options[name]:
                 with open(_path(watch, name), "w", encoding="utf-8") as file:
-                    file.write(make())
+                    file.write(text)
         if not watch.options["quiet"]:
             say(terminal(facts, color=sys.stderr.isatty()))
     except Exception:  # the script is not to end by its report
@@ -92,15 +92,12 @@ def nothing(watch, by):
 
 
 def rank():
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank()
+    if world() > 1:
+        return torch.distributed.get_rank()
     return int(os.environ.get("RANK", 0))
 
 
 def of(watch, ended):
-    from . import advice
-
     device = watch.device()
     found, left = watch.found.get("models") or models(watch)
     names = collections.Counter(step.phase for step in watch.steps)
@@ -125,7 +122,7 @@ def of(watch, ended):
         "memory": _memory(watch),
         "left_behind": left,
         "seen": _seen(watch, found) | {"moved": bool(_finds(watch, MOVES))},
-        "branches": _branches(watch),
+        "branches": branches(_files(watch)),
         "notes": watch.notes + _others(watch),
     }
     facts["changes"] = advice.changes(facts)
@@ -147,14 +144,13 @@ def _step(watch):
     mine = [line for line in calls if is_reader(line[0])]
 
     def usual(name):  # a scaler skips some; where they differ, no number is true
-        counts = [step.counts[name] for step in watch.steps[2:]]
-        counts = [n for n in counts if n] or [0]
+        counts = [n for x in watch.steps[2:] if (n := x.counts[name])] or [0]
         most = statistics.mode(counts)
         return most if counts.count(most) > 0.8 * len(counts) else None
 
     return {
         "by": kind,
-        "at": line_of(*mine[0]) if mine else None,
+        "at": line_of(*mine[0][:2]) if mine else None,
         "optimizers": usual("optimizer"),
         "backwards": usual("backward"),
         "batches": usual("loader"),
@@ -165,8 +161,8 @@ def _step(watch):
 def _cycle(watch):
     """After how many steps what comes now and then comes again, if that is regular."""
     late = _counted(watch)[1:]  # the first one stands alone
-    rare = [row for row in _rows(watch, late) if not row["each"] and row["every"]]
-    periods = {row["every"] for row in rare}
+    rows = _rows(watch, late)
+    periods = {x["every"] for x in rows if not x["each"] and x["every"]}
     return periods.pop() if len(periods) == 1 else None
 
 
@@ -250,11 +246,9 @@ def _long(watch, steps, at, often, cycle):
     long = [steps[i] for i in at]
     each = statistics.fmean(step.seconds for step in long)
     usual = {(row["path"], row["line"]): row["seconds"] for row in often}
+    rows = [x for x in longest(long) if x["seconds"] >= 0.03 * each]
     rows = [
-        row
-        for row in longest(long, None)
-        if usual.get((row["path"], row["line"]), 0) < 0.1 * row["seconds"]
-        and row["seconds"] >= 0.03 * each
+        x for x in rows if usual.get((x["path"], x["line"]), 0) < 0.1 * x["seconds"]
     ]
     loading = statistics.fmean(step.parts["loader"] / step.seconds for step in long)
     started = any(loader["workers"] for loader in watch.loaders.values())
@@ -322,9 +316,7 @@ def _counted(watch):
 
 
 def _rows(watch, watched):
-    """How often each wait came: usually, and how often more now and then, as in PPO,
-    where a rollout comes before one step in 16.
-    """
+    """How often each wait came: usually, and more now and then, as rollouts of PPO."""
     keys = dict.fromkeys(key for step in watched for key in step.waits)
     for key in keys:
         times = {i: s.waits[key] for i, s in enumerate(watched) if key in s.waits}
@@ -363,16 +355,11 @@ def models(watch):
     """
     modules = [x for x in gc.get_objects() if issubclass(type(x), nn.Module)]
     inner = {id(child) for m in modules for child in m._modules.values()}
-    stepped = {
-        id(p)
-        for optimizer in watch.optimizers
-        for group in optimizer.param_groups
-        for p in group["params"]
-    }
-    roots = [
-        m for m in modules if id(m) not in inner and any(True for _ in m.parameters())
-    ]
+    stepped = set(map(id, watch.stepped()))
+    roots = [m for m in modules if id(m) not in inner and [*m.parameters()]]
     trained = [m for m in roots if any(id(p) in stepped for p in m.parameters())]
+    if roots and watch.model() is None:
+        watch.model = weakref.ref(roots[0])
     found, left = [], []
     for model in (trained or roots)[:ROOTS]:
         dtypes = collections.Counter()
@@ -380,31 +367,28 @@ def models(watch):
             dtypes[str(p.dtype).removeprefix("torch.")] += p.numel()
         steps = [p for p in model.parameters() if id(p) in stepped or not stepped]
         own = (p.numel() for p in steps if p.requires_grad)
-        found.append(
-            {
-                "class": type(model).__name__,
-                "parameters": sum(dtypes.values()),
-                "trained": sum(own),
-                "dtypes": dict(dtypes),
-                "training": model.training,
-            }
-        )
+        row = {
+            "class": type(model).__name__,
+            "parameters": sum(dtypes.values()),
+            "trained": sum(own),
+            "dtypes": dict(dtypes),
+            "training": model.training,
+        }
+        found.append(row)
         left += _left(model)
     return found, left
 
 
 def _left(model):
-    rows = {}
-    for each in device_lab.left_behind(model).found:
-        if each.why is COMPUTED:
-            continue  # mostly what a step has made, and makes anew
+    rows, scripted = {}, isinstance(model, torch.jit.ScriptModule)
+    for each in () if scripted else device_lab.left_behind(model).found:
         path = f"{type(model).__name__}.{each.group}"
-        count, nbytes = rows.get((path, each.why), (0, 0))
-        rows[path, each.why] = count + 1, nbytes + each.bytes
-    return [
-        {"path": path, "count": count, "bytes": nbytes, "why": why}
-        for (path, why), (count, nbytes) in rows.items()
-    ]
+        row = {"path": path, "count": 0, "bytes": 0, "why": each.why}
+        if each.why is not COMPUTED:  # mostly what a step has made, and makes anew
+            row = rows.setdefault((path, each.why), row)
+        row["count"] += 1
+        row["bytes"] += each.bytes
+    return list(rows.values())
 
 
 def _seen(watch, models):
@@ -438,7 +422,7 @@ def optimizers(watch):
             "class": type(each).__name__,
             "fused": bool(each.defaults.get("fused")),
             "could_be_fused": "fused" in each.defaults and not each.defaults["fused"],
-            "made": line_of(*watch.made[each]) if each in watch.made else None,
+            "made": watch.made.get(each),
         }
         for each in watch.optimizers
     ]
@@ -453,24 +437,18 @@ def loader(watch, loader, evaluates):
         "pinned": bool(loader.pin_memory),
         "persistent": bool(loader.persistent_workers),
         "batches": 0,
-        "made": line_of(*watch.made[loader]) if loader in watch.made else None,
+        "made": watch.made.get(loader),
         "evaluation": evaluates,
     }
 
 
 def _compiled():
-    dynamo = sys.modules.get("torch._dynamo")
-    frames = dynamo.utils.counters["frames"]["total"] if dynamo else 0
-    if not frames:
+    if "torch._dynamo" not in sys.modules:
         return None
-    breaks = sum(dynamo.utils.counters["graph_break"].values())
-    return {"frames": frames, "graph_breaks": breaks}
-
-
-def _branches(watch):
-    from .branches import branches
-
-    return branches(_files(watch))
+    found = torch._dynamo.utils.counters  # with fullgraph=True not of frames
+    frames = found["frames"]["total"] or found["stats"]["unique_graphs"]
+    breaks = sum(found["graph_break"].values())
+    return {"frames": frames, "graph_breaks": breaks} if frames else None
 
 
 def _files(watch):

@@ -2,7 +2,6 @@
 it what the message means, where torch_messages is installed.
 """
 
-import importlib.util
 import os
 import sys
 import traceback
@@ -18,10 +17,8 @@ def explain_errors():
     def hook(kind, error, trace):
         _clean(error)
         shown(kind, error, error.__traceback__)
-        if (
-            not issubclass(kind, KeyboardInterrupt)
-            and os.environ.get("RANK", "0") == "0"
-        ):
+        first = os.environ.get("RANK", "0") == "0"
+        if first and not issubclass(kind, KeyboardInterrupt):
             _meaning(kind, error)
 
     sys.excepthook = hook
@@ -37,22 +34,21 @@ def _clean(error):
 
 
 def _without(trace):
-    kept = []
-    while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(PACKAGE):
-            kept.append(trace)
-        trace = trace.tb_next
-    for each in reversed(kept):
-        trace = types.TracebackType(trace, each.tb_frame, each.tb_lasti, each.tb_lineno)
-    return trace
+    first = last = types.SimpleNamespace(tb_next=trace)
+    while trace := last.tb_next:
+        if trace.tb_frame.f_code.co_filename.startswith(PACKAGE):
+            last.tb_next = trace.tb_next
+        else:
+            last = trace
+    return first.tb_next
 
 
 def _meaning(kind, error):
     """One line, if the table of messages knows this one."""
-    if importlib.util.find_spec("torch_messages") is None:
+    try:
+        import torch_messages
+    except ImportError:
         return
-    import torch_messages
-
     said = "".join(traceback.format_exception_only(kind, error))
     answers, _ = torch_messages.find(said)
     if answers and answers[0].by == "message" and not answers[0].near:

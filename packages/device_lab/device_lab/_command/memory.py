@@ -8,24 +8,20 @@ import re
 import sys
 import weakref
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from types import ModuleType
-from typing import Any
 
 import torch
 from torch import nn
-from torch.optim import Optimizer
 
-from .._kit._ledger import FORWARD, OPTIMIZER, StepLedger
+from .._kit._ledger import FORWARD, OPTIMIZER, StepLedger, storages
 from .._kit._lines import is_reader
 from .sampling import line_of
-from .waits import enter_below, take_out
+from .waits import StepWaits, enter_below, take_out
 
 KINDS = "parameters", "gradients", "optimizer state", "activations", "temporaries"
 KINDS += ("inputs and other",)
 SMALL = 4096  # what a step leaves behind, and a hundredth
-TENSORS = torch.Tensor, nn.Parameter
 CONTAINERS = list, dict, deque, OrderedDict, defaultdict
 # What gives a function its own variables as a dictionary, which is not to be touched
 SNAPSHOTS = {"locals", "vars", "dir", "eval", "exec"}
@@ -41,8 +37,9 @@ class StepMemory(StepLedger):
     """
 
     quiet, closure, last = 0, False, 0
+    silence = StepWaits.silence  # what is made meanwhile is noted when it is used
 
-    def __init__(self, device: torch.device | str, optimizers: Iterable[Optimizer]):
+    def __init__(self, device, optimizers):
         device = torch.device(device)
         super().__init__(device, 512 if device.type == "cuda" else 1)
         self.stack, self.steps, self.lengths = contextlib.ExitStack(), [], {}
@@ -50,37 +47,29 @@ class StepMemory(StepLedger):
             self.optimizers.add(optimizer)
             self.fused &= "fused" in optimizer.defaults
 
-    def open(self) -> None:
+    def open(self):
         gc.collect()
-        held = [x for x in gc.get_objects() if type(x) in TENSORS]
-        self.parameters = [weakref.ref(x) for x in held if type(x) is nn.Parameter]
-        strided = [x for x in held if x.layout is torch.strided]
-        self.ready = {weakref.ref(x.untyped_storage()) for x in strided}
+        held = [x for x in gc.get_objects() if type(x) is nn.Parameter]
+        self.parameters, self.ready = list(map(weakref.ref, held)), storages()
         if "torch._dynamo" in sys.modules:  # under a mode it gives up, for ever
             self.stack.enter_context(torch.compiler.set_stance("force_eager"))
         enter_below(self)
 
-    def silence(self, on: bool) -> None:
-        """What is made meanwhile is noted when it is used: while a loader works."""
-        self.quiet += 1 if on else -1
-
-    def end(self) -> None:
+    def end(self):
         self.mark()
         if self.held() > self.before:  # cycles that the step left, or a leak
             gc.collect()
         if self.start == len(self.phases):
             return
         # L-BFGS keeps a history, of a length of its own
-        left = sum(
-            piece.nbytes
-            for piece in self.living.values()
-            if not (piece.ready or piece.kind == "optimizer state")
-        )
+        living = self.living.values()
+        left = [x for x in living if not (x.ready or x.kind == "optimizer state")]
+        left = sum(x.nbytes for x in left)
         self.steps.append((self.start, len(self.phases) - 1, self.before, left))
         if len(self.steps) == 1:
             self.lengths = {key: (len(x), _first(x)) for key, x in _containers()}
 
-    def close(self) -> dict[str, Any] | None:
+    def close(self):
         """The facts; None if no step called anything. Called from within a call of an
         operator, the mode stays, but does nothing more.
         """
@@ -184,7 +173,7 @@ def _newest_bytes(container, count):
     return nbytes
 
 
-def _variables() -> Iterator[tuple[str, str, Any]]:
+def _variables():
     """(file, name, value) of the reader's functions that run and modules, and of their
     objects' attributes.
     """

@@ -12,6 +12,7 @@ STEPS = {
     "optimizer": "from one optimizer.step() to the next",
     "backward": "from one backward() to the next: no optimizer was seen",
     "batch": "from one batch to the next: no backward() was seen",
+    "call": "from one call of the model to the next: gradients off, no optimizer seen",
 }
 LONG = {
     "workers start": ": the loader's workers start",
@@ -46,7 +47,7 @@ def many(number, word):
 
 
 def sections(facts):
-    """All of the report. What a terminal cuts stands on the page, whole."""
+    """All of the report."""
     return [
         Section("", list(_head(facts)), room=6),
         _changes(facts["changes"], facts["waits"]),
@@ -84,9 +85,8 @@ def _changes(changes, waits):
         cure = f"{x['cure']} (lesson {x['lesson']})"
         notes = cure, f"saves: {x['saves']['text']}"
         rows.append(Row(f"{i}.", x["where"], x["code"], notes=notes))
-    nothing = "nothing worth a change was seen" + "; waits were not watched" * (
-        not waits
-    )
+    nothing = "nothing worth a change was seen"
+    nothing += "; waits were not watched" * (not waits)
     return Section("CHANGE FIRST", [] if changes else [nothing], rows=rows)
 
 
@@ -212,9 +212,8 @@ def _seen(seen):
     yield "autocast " + (", ".join(seen["autocast"]) or "off")
     if seen["scaler"]:
         yield "GradScaler skipped {skipped} of {steps} steps".format(**seen["scaler"])
-    compiled = seen["compiled"]
-    breaks = compiled and many(compiled["graph_breaks"], "graph break")
-    yield f"compiled, {breaks}" if compiled else "not compiled"
+    breaks = seen["compiled"] and many(seen["compiled"]["graph_breaks"], "graph break")
+    yield f"compiled, {breaks}" if breaks else "not compiled"
     yield f"matmul precision {seen['matmul_precision']}"
     yield many(seen["threads"], "thread")
     if seen["world"] > 1:
@@ -253,9 +252,8 @@ def _lines(section):
         if i == section.most:
             shown = min(shown, len(lines) + 1)
         parts = row.place, row.code, f"in {row.inside}" if row.inside else ""
-        lines.append(
-            clip(f"{row.mark:>6}  {'  '.join(map(clean, filter(None, parts)))}")
-        )
+        said = "  ".join(map(clean, filter(None, parts)))
+        lines.append(clip(f"{row.mark:>6}  {said}"))
         for note in map(clean, row.notes):
             change = title == "CHANGE FIRST"
             lines += wrap(clip(note, 160), 8) if change else [clip(" " * 8 + note)]
@@ -291,8 +289,7 @@ HEAD = """<!doctype html>
 :root { color-scheme: light dark }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 1rem auto;
   padding: 0 1rem; overflow-wrap: anywhere }
-h1 { font-size: 1.3rem } h2 { font-size: 1.1rem; margin-top: 2rem }
-p { margin: .5rem 0 } meter { width: 40% }
+meter { width: 40% }
 </style>
 """
 

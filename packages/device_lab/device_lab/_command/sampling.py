@@ -34,10 +34,9 @@ class Frames:
         self.kinds = {dataloader._BaseDataLoaderIter.__next__.__code__: "loader"}
 
     def kind(self, code):
-        kind = self.kinds.get(code)
-        if kind is None:
-            kind = self.kinds[code] = _kind(code)
-        return kind
+        if code not in self.kinds:
+            self.kinds[code] = _kind(code)
+        return self.kinds[code]
 
     def look(self, frames):
         """(path and number of the reader's innermost line, library's place below it,

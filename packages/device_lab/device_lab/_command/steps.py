@@ -6,15 +6,17 @@ from collections import Counter
 import torch.distributed
 
 BACKWARDS, BATCHES = 8, 4  # so many without an optimizer, and it is done without
-BEFORE = {"backward": BACKWARDS - 1, "batch": BATCHES - 1}  # steps until then
+CALLS = 16  # so many of a model without gradients
+BEFORE = {"backward": BACKWARDS - 1, "batch": BATCHES - 1, "call": CALLS - 1}
 ELSEWHERE = 200  # so many optimizer steps at other lines, and another loop has begun
 OPTIMIZERS = 30  # so many in turn, and they are made anew for each step
 
 
 class Boundaries:
-    """Told of each optimizer step, backward and batch, says which of them ends a step:
-    the optimizer that comes last before the first one comes again (GANs have two);
-    where none comes, a backward; where that does not come, a batch.
+    """Told of each optimizer step, backward, batch and call, says which of them ends a
+    step: the optimizer that comes last before the first one comes again (GANs have
+    two); where none comes, a backward; where that does not come, a batch;
+    where nothing else comes, a call.
 
     anchor: (kind, lines, optimizer's id) of what ends a step, once known.
     """
@@ -23,6 +25,7 @@ class Boundaries:
         self.anchor = self.thread = None
         self.order, self.elsewhere, self.made_anew = [], 0, False
         self.seen, self.other_threads = Counter(), Counter()
+        self.calls = Counter()  # since the anchor's
 
     def ends(self, kind, lines, optimizer=None):
         """None: no. "step": yes. "loop": yes, of another loop than before."""
@@ -36,7 +39,11 @@ class Boundaries:
         if kind == "optimizer":
             return self._optimizer(key)
         if key == self.anchor:
+            self.calls.clear()
             return "step"
+        if kind == "call":
+            self.calls[key] += 1
+            return self.calls[key] >= CALLS and self._begin(key, over="call")
         if self.order or self.seen["optimizer"]:
             return None
         if kind == "backward" and self.seen[kind] >= BACKWARDS:

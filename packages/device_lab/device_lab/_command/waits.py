@@ -1,9 +1,8 @@
 """Counts the waits of a running script, step by step, with the rules of find_waits.
 
-PyTorch's modes lie at the bottom of the script's own, so that those may end before
-ours. A mode's own __exit__ pops whatever is on top, so neither of them is called here.
-Nor are the compiler's flags set: the script's modes would put them back in another
-order.
+Our modes lie below the script's own, so that those may end before ours. A mode's
+__exit__ pops whatever is on top, so ours are not called. Nor are the compiler's flags
+set: the script's modes would put them back in another order.
 """
 
 import collections
@@ -13,8 +12,6 @@ import gc
 import inspect
 import sys
 import weakref
-from collections.abc import Callable, Hashable
-from typing import Any
 
 import torch
 from torch import nn, overrides
@@ -22,8 +19,6 @@ from torch.amp import GradScaler
 from torch.overrides import TorchFunctionMode
 from torch.utils import _python_dispatch as dispatch
 from torch.utils._device import DeviceContext
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from .._kit._cures import CAUSES, OPERATIONS
 from .._kit.errors import file_name
@@ -32,10 +27,10 @@ from .branches import branch
 from .sampling import line_of, short
 
 NOWHERE = "", 0
-_enabled: weakref.WeakSet[GradScaler] = weakref.WeakSet()
+_enabled = weakref.WeakSet()
 
 
-def enter_below(mode: TorchFunctionMode | TorchDispatchMode) -> None:
+def enter_below(mode):
     """What PyTorch wants at the bottom stays there: a default device, and
     FakeTensorMode and its like, which it keeps apart.
     """
@@ -45,17 +40,14 @@ def enter_below(mode: TorchFunctionMode | TorchDispatchMode) -> None:
         module._push_mode(each)
 
 
-def take_out(mode: TorchFunctionMode | TorchDispatchMode) -> bool:
+def take_out(mode):
     """From wherever it is. False if it is not there: in another thread, within the
     mode's own call, or where the script has taken all modes off for a moment.
     """
     module, stack = _stack(mode)
-    if not any(each is mode for each in stack):
+    if mode not in stack:
         return False
-    above = []
-    while (top := module._pop_mode()) is not mode:
-        above.append(top)
-    for each in reversed(above):
+    for each in reversed(list(iter(module._pop_mode, mode))):
         module._push_mode(each)
     return True
 
@@ -72,10 +64,9 @@ def _stays(mode):
     return default or hasattr(mode, "_mode_key")
 
 
-def note_scalers() -> Callable[[], None]:
-    """Until the returned function is called it is noted which scalers are asked for
-    enabled: without CUDA they are disabled all the same, and only this tells them
-    apart. In __new__, as __init__ warns where it is called.
+def note_scalers():
+    """Which scalers are asked for enabled, until the returned function is called:
+    without CUDA all are disabled. In __new__, as __init__ warns where it is called.
     """
     if "__new__" in vars(GradScaler):
         return lambda: None
@@ -101,7 +92,7 @@ class StepWaits(_Watch):
 
     guess = False
 
-    def __init__(self, lies: WeakTensorKeyDictionary | None = None):
+    def __init__(self, lies=None):
         super().__init__()
         self.stack, self.modes = contextlib.ExitStack(), []
         self.lies = self.lies if lies is None else lies
@@ -112,9 +103,8 @@ class StepWaits(_Watch):
                 for x in filter(torch.is_tensor, module._buffers.values()):
                     self.lies[x] = "there"
 
-    def open(self) -> None:
-        gpu = torch.cuda
-        if gpu.is_available() and gpu.is_initialized() and gpu.memory_allocated():
+    def open(self):
+        if torch.cuda.is_initialized() and torch.cuda.memory_allocated():
             self.device = "cuda"
         super().open(self.stack, self._enter)
         if self.device == "cuda":
@@ -124,21 +114,21 @@ class StepWaits(_Watch):
         enter_below(mode)
         self.modes.append(mode)
 
-    def close(self) -> bool:
+    def close(self):
         """False if a mode is not to be reached now, as take_out says: close again."""
         self.stack.close()
         self.modes = [mode for mode in self.modes if not take_out(mode)]
         return not self.modes
 
-    def silence(self, on: bool) -> None:
+    def silence(self, on):
         """Nothing is counted meanwhile: while a loader works."""
         self.quiet += 1 if on else -1
 
-    def begin(self) -> None:
+    def begin(self):
         for counts in (self.counts, self.scaler, self.assumed, self.guessed):
             counts.clear()
 
-    def end(self) -> dict[Hashable, int]:
+    def end(self):
         rows = {("wait", key): n for key, n in (self.counts | self.scaler).items()}
         rows |= {("guess", key): n for key, n in self.guessed.items()}
         if self.device is None:
@@ -146,7 +136,7 @@ class StepWaits(_Watch):
         self.begin()
         return rows
 
-    def row(self, key: Any) -> dict[str, Any]:
+    def row(self, key):
         """The facts of a wait, but for how often it comes."""
         sort, key = key
         if sort == "assumed":
@@ -195,6 +185,8 @@ class StepWaits(_Watch):
 
     def note(self, operation, kind):
         """What was made before it was watched may lie on the host or on the device."""
+        if operation == "where" and getattr(self.call, "name", "")[:6] == "scaled":
+            return  # a mask on the host: an error there
         call = self.operator
         if call is None or call.name == "lift_fresh":  # a list or array, as an index
             call = self.call

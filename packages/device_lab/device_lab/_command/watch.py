@@ -19,6 +19,7 @@ import weakref
 from collections import Counter
 
 import torch
+from torch import nn
 from torch.optim import optimizer as optim
 from torch.utils.data import dataloader
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -28,8 +29,10 @@ from .._kit._wait_rules import tensors_of
 from .._kit.errors import LabError
 from .._kit.trace import busy
 from .._kit.waits import TO_CPU
+from . import facts
 from .faults import explain_errors
-from .sampling import FORWARD, Frames, Sampler, stack
+from .memory import StepMemory
+from .sampling import FORWARD, Frames, Sampler, line_of, stack
 from .steps import BEFORE, Boundaries, world
 from .waits import StepWaits, note_scalers
 
@@ -72,6 +75,7 @@ class Watch:
         self.scaling = self.idle = False
         self.batch = None
         self.found, self.notes, self.undo, self.before_loop = {}, [], [], []
+        self.model, self.calling = lambda: None, False
         self.moved = WeakTensorKeyDictionary()
         self.spent, self.stops = 0.0, 0
 
@@ -96,6 +100,8 @@ class Watch:
         ):
             self.undo.append(self.wrap(owner, name, wrapper))
         self.before_loop.append(self.wrap(torch.Tensor, "to", self.moves))
+        self.hear_no_calls = self.wrap(nn.Module, "__call__", self.calls)
+        self.undo.append(self.hear_no_calls)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self.forked)
         atexit.register(self.at_exit)
@@ -105,12 +111,14 @@ class Watch:
 
         @functools.wraps(old)
         def new(*args, **kwargs):
+            if torch.compiler.is_compiling():
+                return old(*args, **kwargs)
             if not self.on:
                 self.uninstall()
                 return old(*args, **kwargs)
             return wrapper(old, *args, **kwargs)
 
-        new._torchdynamo_disable = True
+        new._torchdynamo_disable = name != "__call__"  # models are compiled with it
 
         def put_back():
             if owner.__dict__.get(name) is new:
@@ -134,7 +142,7 @@ class Watch:
         return out
 
     def note_moved(self, x):
-        if not re.search(TO_CPU, place().code):
+        if not (self.boundaries.anchor or re.search(TO_CPU, place().code)):
             self.moved[x] = "there"
 
     def guarded(self, function, *args):
@@ -187,15 +195,26 @@ class Watch:
             if self.on_cuda():
                 event = torch.cuda.Event(enable_timing=True)
                 event.record()
-            now = time.perf_counter()
-            self.step.timeline.append((now, event, self.parts[-1]))
+            self.step.timeline.append((time.perf_counter(), event, self.parts[-1]))
 
     def makes(self, old, thing, *args, **kwargs):
         self.guarded(self.note_maker, thing, sys._getframe(2))
         return old(thing, *args, **kwargs)
 
     def note_maker(self, thing, frame):
-        self.made[thing] = self.frames.look(stack(frame))[:2]
+        self.made[thing] = line_of(*self.frames.look(stack(frame))[:2])
+        self.no_calls()
+
+    def calls(self, old, module, /, *args, **kwargs):
+        """Of a model without gradients, not those within."""
+        if self.calling or torch.is_grad_enabled():
+            return old(module, *args, **kwargs)
+        self.calling, self.model = True, weakref.ref(module)
+        try:
+            self.boundary("call", sys._getframe(2))
+            return old(module, *args, **kwargs)
+        finally:
+            self.calling = False
 
     def iterates(self, old, loader):
         iterator = old(loader)
@@ -229,12 +248,9 @@ class Watch:
             self.step.counts["evaluation"] += 1
         loader = self.iterators.get(iterator)
         if loader is not None:
-            made = self.made.get(loader, ("", 0))
-            key = made, type(loader.dataset).__name__, loader.num_workers
+            key = str(self.made.get(loader)), type(loader.dataset), loader.num_workers
             if key not in self.loaders:
-                from .facts import loader as described
-
-                self.loaders[key] = described(self, loader, evaluates)
+                self.loaders[key] = facts.loader(self, loader, evaluates)
             self.loaders[key]["batches"] += 1
         if self.batch is None:
             self.batch = _shapes(batch)
@@ -304,28 +320,41 @@ class Watch:
     # ---- from step to step
 
     def boundary(self, kind, frame, optimizer=None):
-        while self.before_loop:
+        while self.before_loop and kind != "call":
             self.before_loop.pop()()
         if self.on:
             self.guarded(self.may_end, kind, frame, optimizer)
             if not self.on and self.options["then"] == "stop" and "done" in self.found:
                 self.stop()
 
+    def no_calls(self):
+        """They are steps only where nothing trains or loads."""
+        self.hear_no_calls()
+        if (self.boundaries.anchor or " ")[0] == "call":
+            self.boundaries.choose(None)
+            self.anew()
+
     def may_end(self, kind, frame, optimizer):
+        if kind != "call":
+            self.no_calls()
         calls = self.frames.calls(frame)
+        if kind == "call":  # wherever the loop is called
+            calls = (self.frames.look(stack(frame))[:3],)
         anchor = self.boundaries.anchor
-        if optimizer is not None and optimizer not in self.optimizers:
-            self.optimizers[optimizer] = next(self.numbers)
-        number = None if optimizer is None else self.optimizers[optimizer]
-        said = self.boundaries.ends(kind, calls, number)
+        if optimizer is not None:
+            optimizer = self.optimizers.setdefault(optimizer, next(self.numbers))
+        said = self.boundaries.ends(kind, calls, optimizer)
         if self.boundaries.anchor != anchor:
-            self.leave()
-            self.found.clear()
-            self.idle, self.turns = False, 0
-            self.steps, self.step, self.parts = [], None, [FORWARD]
+            self.anew()
         if said:
             self.turns += 1
             self.turn()
+
+    def anew(self):
+        self.leave()
+        self.found.clear()
+        self.idle, self.turns = False, 0
+        self.steps, self.step, self.parts = [], None, [FORWARD]
 
     def turn(self):
         """One step has ended, another begins."""
@@ -342,9 +371,10 @@ class Watch:
         phase = self.following()
         if phase is None:
             # what only takes batches may be a preparation: the training is waited for
-            self.idle = self.boundaries.anchor[0] == "batch"
+            self.idle = self.boundaries.anchor[0] in ("batch", "call")
             if self.idle and self.options["then"] == "go":
                 self.leave()
+                self.hear_no_calls()
             else:
                 self.finish()
             return
@@ -365,12 +395,8 @@ class Watch:
         if not timed:
             if not later:
                 return "warm" if self.is_slow() else "settle"
-            counted = (
-                self.is_slow()
-                or _enough(waited, half, SECONDS / 2)
-                or len(waited) >= COUNTED
-            )
-            if not (counted and self.cycles(waited)):
+            enough = len(waited) >= COUNTED or _enough(waited, half, SECONDS / 2)
+            if not ((enough or self.is_slow()) and self.cycles(waited)):
                 return "waits"
             if self.on_cuda() and sum(s.phase == "trace" for s in later) < TRACED:
                 return "trace"
@@ -389,10 +415,10 @@ class Watch:
             return True
         steps = [s for s in steps if not s.counts["evaluation"]]
         came = Counter(row for s in steps for row in s.waits or {})
-        for row, times in came.items():
-            if times < 3 and sum(s.waits[row] for s in steps if row in s.waits) > 3:
-                return False
-        return True
+        return not any(
+            times < 3 and sum(s.waits[row] for s in steps if row in s.waits) > 3
+            for row, times in came.items()
+        )
 
     def enter(self, phase):
         if phase != "pace":
@@ -412,14 +438,10 @@ class Watch:
     def settle(self, taken):
         """Opens what counts; the step that follows is not counted yet."""
         self.leave()
-        from .facts import models, optimizers
-
         if "models" not in self.found:  # as long as they exist
-            self.found["models"] = models(self)
-            self.found["optimizers"] = optimizers(self)
+            self.found["models"] = facts.models(self)
+            self.found["optimizers"] = facts.optimizers(self)
         if FIRST[taken + 1 : taken + 2] == ["memory"]:
-            from .memory import StepMemory
-
             self.memory = StepMemory(self.device(), self.optimizers)
             self.memory.open()
         else:
@@ -453,11 +475,13 @@ class Watch:
                 self.notes.append(f"How busy the GPU was is not known: {why}.")
 
     def device(self):
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                for p in group["params"]:
-                    return p.device
-        return torch.device("cpu")
+        """Of what the optimizers step, else of the model."""
+        more = getattr(self.model(), "parameters", tuple)()
+        found = (p.device for p in itertools.chain(self.stepped(), more))
+        return next(found, torch.device("cpu"))
+
+    def stepped(self):
+        return (p for x in self.optimizers for g in x.param_groups for p in g["params"])
 
     def on_cuda(self):
         return torch.cuda.is_initialized() and self.device().type == "cuda"
@@ -468,9 +492,7 @@ class Watch:
         self.leave()
         self.on = False
         self.found["done"] = True
-        from .facts import report
-
-        report(self, ended)
+        facts.report(self, ended)
 
     def stop(self):
         """Ends the script, so that its `finally` and `with` run; what swallows
@@ -503,27 +525,23 @@ class Watch:
             taken = self.turns + BEFORE.get(self.boundaries.anchor[0], 1)
             self.finish(f"the script ended after {taken} steps{by}")
         elif self.notes or self.is_first():
-            from .facts import nothing
-
-            nothing(self, by)
+            facts.nothing(self, by)
         self.uninstall()
 
     def is_first(self):
         """Whether this process runs the script itself, and no part of it."""
-        first = self.options["first"]
-        if self.options["script"]:
-            return first in (None, os.getpid())
-        return first == os.getppid()  # of torchrun
+        mine = (None, os.getpid()) if self.options["script"] else (os.getppid(),)
+        return self.options["first"] in mine  # or torchrun's
 
 
 def _enough(steps, count, seconds):
     """Among processes that train together the clock decides nothing: they have to stop
     in the same step.
     """
-    spent = sum(step.seconds for step in steps)
+    spent, enough = sum(step.seconds for step in steps), len(steps) >= count
     if world() > 1:
-        return len(steps) >= count
-    if len(steps) >= count and (spent > seconds or len(steps) >= MOST):
+        return enough
+    if enough and (spent > seconds or len(steps) >= MOST):
         return True
     return spent > 30 and len(steps) >= 2
 

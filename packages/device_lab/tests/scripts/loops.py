@@ -1,4 +1,4 @@
-"""Loops of eight kinds, which know nothing of device_lab: python loops.py NAME. Each
+"""Loops of nine kinds, which know nothing of device_lab: python loops.py NAME. Each
 prints all that it can be told apart by.
 """
 
@@ -162,6 +162,36 @@ def infer():
     return [model]
 
 
+class Speaker(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.keys = nn.Embedding(9, 64), nn.Linear(64, 64)
+        self.head = nn.Linear(64, 9)
+
+    def forward(self, tokens, cache):
+        cache.k = torch.cat([cache.k, self.keys(self.embed(tokens))], 1)
+        return self.head(cache.k.mean(1))
+
+    @torch.no_grad()
+    def generate(self, tokens, new):
+        cache, said = nn.Module(), []
+        cache.k = torch.zeros(len(tokens), 0, 64)
+        for _ in range(new):
+            tokens = torch.multinomial(self(tokens, cache).softmax(-1), 1)
+            if tokens[0].item() == 9:
+                break
+            said.append(tokens)
+        return torch.cat(said, 1)
+
+
+def generate():
+    """A token at a time, with a cache that grows."""
+    model = Speaker().eval()
+    for length in (5, 9, 7):
+        print(model.generate(torch.zeros(32, length, dtype=torch.long), 40)[0].tolist())
+    return [model]
+
+
 def rollouts():
     """Rollouts without gradients, then epochs over them, as PPO does."""
     model = mlp(2).eval()
@@ -181,7 +211,7 @@ def rollouts():
     return [model]
 
 
-LOOPS = accumulate, by_hand, classify, closure, gan, infer, rollouts, scaled
+LOOPS = accumulate, by_hand, classify, closure, gan, generate, infer, rollouts, scaled
 
 if __name__ == "__main__":
     torch.manual_seed(0), numpy.random.seed(0), random.seed(0)

@@ -1,7 +1,7 @@
 """Python runs this first in each process that `device-lab` starts. As soon as the
 script has imported torch, the watch is installed; nothing is imported before that, so
 what a script sets in os.environ before `import torch` still counts. Then the
-sitecustomize runs that would have run without this one.
+sitecustomize runs that this one hides.
 """
 
 import importlib.machinery
@@ -41,13 +41,10 @@ class AfterTorch:
 
 def watch():
     try:
-        try:
-            from device_lab._command.watch import install
-        except ImportError:  # another Python's, or run from a checkout
-            sys.path.append(PACKAGES)
-            from device_lab._command.watch import install
+        sys.path.append(PACKAGES)  # of another Python, or a checkout
+        from device_lab._command.watch import install
 
-            sys.path.remove(PACKAGES)
+        sys.path.pop()
         install()
     except Exception as error:  # the script runs on, unwatched
         print(f"device-lab: nothing is watched: {error!r}", file=sys.stderr)
