@@ -37,11 +37,12 @@ MARK ?=
 .PHONY: test-unit test-slow test-lessons test-timed test-exercises test-browser
 .PHONY: test-tpu test-tpu-unit test-tpu-lessons test-colab test-emulated test-cuda
 .PHONY: test-next test-next-unit test-next-lessons record record-emulated site test-site
-.PHONY: bench clean test-package
+.PHONY: bench capstone clean test-package
 
 help:
 	@echo "make lab             open your copies of the lessons, in the folder work"
 	@echo "                     (installs on first use; LAB_ARGS=\"--port 8899\")"
+	@echo "make capstone        after the lessons: judge your mended work/capstone.py"
 	@echo "make format          after a change: bring code and lessons into their form"
 	@echo "make check N=03      that form, and every cell of lesson 03 (about a minute)"
 	@echo "make test            every lesson once, the unit tests, the form of all"
@@ -96,6 +97,10 @@ env-test:
 
 lab: env
 	@$(VENV) tools/lab.py $(LAB_ARGS)
+
+# FILE=other.py: that one. Threads that wait leave the cores to those that work.
+capstone: env
+	@OMP_WAIT_POLICY=passive $(VENV) -m tools.capstone $(FILE)
 
 format: env-check
 	$(VENV) -m ruff format -q .
