@@ -6,7 +6,7 @@ puts notebooks/scripts/capstone.py to work/capstone.py, if no file is there, and
 that file, or FILE. It goes by what a run shows, never by the source: device-lab's
 report; PyTorch's calls, heard by a mode; how often the compiler begins anew; a pretend
 device for the clock; both scripts in turns for the speed. What this machine cannot tell
-gets no points, and none are asked for. Exit status 1 where something is left.
+gets no points, and none are asked for.
 """
 
 import math
