@@ -66,6 +66,7 @@ MOVED = {
     "genindex.html": "search.html",
 }
 NAMES = "map lessons cells exercises recording site new_pytorch tests".split()
+NAMES += ["release", "first_issues"]
 FOR_CONTRIBUTORS = ["CONTRIBUTING", *(f"docs/contributing/{name}" for name in NAMES)]
 # of README's table of lessons: number, name, stem of the file
 ROW = re.compile(r"^\| (\d\d) \| \[(.+?)\]\(notebooks/(.+?)\.ipynb\)", re.M)
