@@ -12,8 +12,8 @@ copy. Change there what you like, but for what the judge calls:
       what work() returns, and how long it took, with all that it made the device do,
       and nothing that the device had to do before
 
-Of the test in the end only the accuracy is judged. Whether the model is compiled is your
-choice.
+Of the test in the end only the accuracy is judged. Whether the model is compiled, you
+decide.
 """
 
 import time
