@@ -47,6 +47,7 @@ LOOK_UP = [
     "docs/glossary",
     "docs/next",
     "docs/teaching",
+    "docs/questions",
     "docs/zh",
 ]
 GROUPS = {  # caption → numbers of lessons, the first and the last
@@ -58,7 +59,10 @@ GROUPS = {  # caption → numbers of lessons, the first and the last
 ABOUT = ["docs/evidence"]
 # pages of the site whose text stands elsewhere
 ELSEWHERE = {"docs/kit.md": "packages/device_lab/README.md"}
-PAGES = LOOK_UP + ABOUT + [f"docs/errors/{page}" for page in errors.PAGES.values()]
+# not in the navigation: docs/questions is handed out, docs/teaching links to its key
+HIDDEN = ["docs/questions_key"]
+PAGES = LOOK_UP + ABOUT + HIDDEN
+PAGES += [f"docs/errors/{page}" for page in errors.PAGES.values()]
 # addresses that were given away, and where what stood there stands now
 MOVED = {
     "docs/names.html": "../search.html",
@@ -177,6 +181,8 @@ def stage(folder):
         if name == "docs/answers.md":
             text = link_messages(text)
         text = repository_links(text, pathlib.PurePath(name).parent)
+        if name.removesuffix(".md") in HIDDEN:
+            text = f"---\norphan: true\n---\n\n{text}"
         page.write_text(text, encoding="utf-8")
     start = start_page(explorers.page(lessons()[0].stem, ""))
     (folder / "index.md").write_text(start, encoding="utf-8")

@@ -469,9 +469,10 @@ def test_a_lesson_on_paper(contexts, address):
     page.close()
 
 
-def test_the_recipes_on_four_pages(contexts, address):
+@pytest.mark.parametrize("name, sheets", [("recipes", 4), ("questions", 2)])
+def test_a_page_on_so_many_sheets(name, sheets, contexts, address):
     page = contexts["light"].new_page()
-    page.goto(f"{address}docs/recipes.html")
+    page.goto(f"{address}docs/{name}.html")
     pages = drawn_on(page.pdf(prefer_css_page_size=True))
-    assert len(pages) == 4 and min(pages) > 50, pages
+    assert len(pages) == sheets and min(pages) > 50, pages
     page.close()
