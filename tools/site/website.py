@@ -21,6 +21,7 @@ from tools.site import (
     errors,
     evidence,
     explorers,
+    markdown,
     not_found,
     pages,
     recipes,
@@ -74,6 +75,7 @@ NAMES += ["release", "first_issues"]
 FOR_CONTRIBUTORS = ["CONTRIBUTING", *(f"docs/contributing/{name}" for name in NAMES)]
 # of README's table of lessons: number, name, stem of the file
 ROW = re.compile(r"^\| (\d\d) \| \[(.+?)\]\(notebooks/(.+?)\.ipynb\)", re.M)
+QUESTION = re.compile(ROW.pattern + r" \| (.+?)(?: \[Recipe\].*)? \|", re.M)
 
 
 def names():
@@ -121,21 +123,41 @@ def table_below(heading, text):
     return re.search(r"(?:^\|.*\n)+", section, re.M)[0]
 
 
+def contents():
+    """The navigation, {caption: names of pages}."""
+    groups = {
+        caption: [f"notebooks/{stem}" for stem in names() if begin <= stem[:2] <= end]
+        for caption, (begin, end) in GROUPS.items()
+    }
+    look_up = {"Look up": LOOK_UP}
+    return {**look_up, **groups, "About": ABOUT, "Contribute": FOR_CONTRIBUTORS}
+
+
+def write_for_programs(source, out):
+    """The pages in `source` as Markdown, llms.txt and the skill, in `out`."""
+    shutil.copytree(ROOT / "skills", out / "skills")
+    questions = {
+        f"notebooks/{stem}": question
+        for _, _, stem, question in QUESTION.findall(read(ROOT / "README.md"))
+    }
+    sections = {"Start": ["index"], **contents()}
+    sections["Errors and warnings"] = [page for page in PAGES if "errors/" in page]
+    sections["Optional"] = sections.pop("Contribute")  # llmstxt.org: may be passed over
+    head = read(ROOT / "docs" / "llms.txt").replace("SITE", address("Site"))
+    made = markdown.pages(source, address("Site"))
+    markdown.write(made, head, out, address("Site"), sections, questions)
+
+
 def start_page(explorer):
     """docs/index.md with what it has places for (`<!-- name -->`). explorer: that of
     lesson 00, as HTML.
     """
     text, readme = read(ROOT / "docs" / "index.md"), read(ROOT / "README.md")
-    contents = toctree("Look up", LOOK_UP)
-    for caption, (first, last) in GROUPS.items():
-        stems = [stem for stem in names() if first <= stem[:2] <= last]
-        contents += toctree(caption, [f"notebooks/{stem}" for stem in stems])
-    contents += toctree("About", ABOUT) + toctree("Contribute", FOR_CONTRIBUTORS)
     places = {
         "explorer 00": f"```{{raw}} html\n{explorer}\n```",
         "paths": table_below("Paths", readme),
         "lessons": table_below("Lessons", readme),
-        "contents": contents,
+        "contents": "".join(toctree(*section) for section in contents().items()),
     }
     for name, content in places.items():
         text = text.replace(f"\n<!-- {name} -->\n", f"\n{content}\n")
@@ -303,6 +325,8 @@ def build(out):
         (out / page).write_text(REDIRECT.format(there), encoding="utf-8")
     for name in UNUSED:
         (out / "_static" / name).unlink()
+    say("the pages as Markdown, for programs")
+    write_for_programs(source, out)
     say("Pagefind makes the index of the search")
     notebooks = {path.stem: None for path in lessons()}
     found = search.collect(out, tasks.tasks(notebooks), names(), chinese_names())
