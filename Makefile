@@ -36,7 +36,7 @@ MARK ?=
 .PHONY: test test-all test-torchtpu
 .PHONY: test-unit test-slow test-lessons test-timed test-exercises test-browser
 .PHONY: test-tpu test-tpu-unit test-tpu-lessons test-colab test-emulated test-cuda
-.PHONY: test-next test-next-unit test-next-lessons record record-emulated site test-site
+.PHONY: test-next test-next-unit test-next-lessons record record-emulated site test-site sheet
 .PHONY: bench capstone clean test-package
 
 help:
@@ -81,6 +81,7 @@ help-all: help
 	@echo "make record          record what this machine's devices can measure"
 	@echo "make record-emulated record what the emulated CUDA device can tell"
 	@echo "make site            the website, from lessons as they are stored: dist/site"
+	@echo "make sheet           the cheat sheet for a wall, A4: dist/sheet.pdf (Chromium)"
 	@echo "make bench           train.py against Accelerate and Lightning;"
 	@echo "                     what importing utils, what a look-up costs"
 	@echo "make clean           remove the environments and caches"
@@ -264,6 +265,10 @@ record: env
 
 site: env-test
 	$(VENV) -m tools.site.website
+
+sheet: env-test
+	@mkdir -p dist
+	$(VENV) -m tools.site.sheet dist/sheet.pdf
 
 test-site: site
 	$(VENV) -m pytest -rs tests/site/built $(TWO) -m "$(MARK)"

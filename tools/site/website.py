@@ -25,6 +25,7 @@ from tools.site import (
     pages,
     recipes,
     search,
+    sheet,
     tasks,
 )
 from tools.site.read_lessons import read_lessons
@@ -292,6 +293,7 @@ def build(out):
     options = ["-q", "-W", "--keep-going", "-j", "auto", "-d", str(doctrees)]
     status = sphinx.cmd.build.main([*options, str(source), str(out)])
     not_found.finish(out / "404.html", address("Site"))
+    sheet.write(out)
     for page, there in MOVED.items():
         (out / page).write_text(REDIRECT.format(there), encoding="utf-8")
     for name in UNUSED:
