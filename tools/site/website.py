@@ -26,6 +26,7 @@ from tools.site import (
     pages,
     recipes,
     search,
+    sheet,
     tasks,
 )
 from tools.site.read_lessons import read_lessons
@@ -274,7 +275,7 @@ def stage_lesson(path, folder):
         nbformat.read(path, as_version=4),
         links=launch_line(path),
         exercises=lesson_exercises(path.name[:2]),
-        explorer=explorers.page(path.stem, "../"),
+        explorer=explorers.page(path.stem, "../", names()[path.stem]),
         name=names()[path.stem],
     )
     for cell in nb.cells:
@@ -321,6 +322,8 @@ def build(out):
     options = ["-q", "-W", "--keep-going", "-j", "auto", "-d", str(doctrees)]
     status = sphinx.cmd.build.main([*options, str(source), str(out)])
     not_found.finish(out / "404.html", address("Site"))
+    sheet.write(out)
+    explorers.embed(out / "embed", names())
     for page, there in MOVED.items():
         (out / page).write_text(REDIRECT.format(there), encoding="utf-8")
     for name in UNUSED:
