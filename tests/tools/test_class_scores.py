@@ -9,7 +9,10 @@ WRONG = {
     "broken": ('{"02.1": ', "no JSON"),
     "deep": ("[" * 200_000, "no JSON"),
     "huge": (" " * 1_000_001, "larger than 1 MB"),
-    "foreign": ('{"02.1": "solved", "name": "solved"}', "'name' is none of its entries"),
+    "foreign": (
+        '{"02.1": "solved", "name": "solved"}',
+        "'name' is none of its entries",
+    ),
     "list": ("[1]", "JSON, but no score"),
 }
 

@@ -72,8 +72,15 @@ FOUND = {
         labels=LABELS,
         best=torch.tensor(-1),
         log=io.StringIO(),
+        n=3,
     ),
-    "5": lambda: waiting("5", labels=LABELS, images=torch.ones(3, 2), counts=LABELS),
+    "5": lambda: waiting(
+        "5",
+        labels=LABELS,
+        table=torch.ones(3, 4),
+        images=torch.ones(3, 2),
+        counts=LABELS,
+    ),
     "6": trained,
     "8": types,
 }
