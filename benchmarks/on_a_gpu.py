@@ -12,11 +12,12 @@ race     train.py against Accelerate at two batch sizes, as `make bench` does
 capstone what its judge says of the script as it is, and of the answer
 
 It needs PyTorch and NumPy; the race Accelerate, the capstone scikit-learn, too. Each
-part runs in a process of its own, which is ended at the part's time limit. Below DIR, by
-default build/on_a_gpu, a part writes NAME.json and NAME.txt again with each result: nothing is
-lost where the machine goes away. A part that fails writes its traceback, and the next
-one begins. In NAME.json "done" says that the part came to its end, "skipped" why it did
-not begin. --rehearse: small sizes, for the emulated device, whose times prove nothing.
+part runs in a process of its own, which is ended at the part's time limit. Below DIR,
+by default build/on_a_gpu, a part writes NAME.json and NAME.txt again with each result:
+nothing is lost where the machine goes away. A part that fails writes its traceback,
+and the next one begins. In NAME.json "done" says that the part came to its end,
+"skipped" why it did not begin. --rehearse: small sizes, for the emulated device, whose
+times prove nothing.
 
 Exit status 1 where a part failed, was cut off or did not begin for lack of time.
 """
