@@ -140,8 +140,8 @@ def write(made, head, out, site, sections, questions):
     answers, questions {name: text}, or its first sentence.
     """
     for name, text in made.items():
-        if (out / f"{name}.md").write_bytes(text.encode()) > 200_000:
-            raise ValueError(f"{name}.md has more than 200 kB")
+        if (out / f"{name}.md").write_bytes(text.encode()) > 250_000:
+            raise ValueError(f"{name}.md has more than 250 kB")
     listed, left = [head], {**made}
     for caption, names in sections.items():
         listed.append(f"## {caption}\n")

@@ -26,6 +26,7 @@ from tools.site import (
     pages,
     recipes,
     search,
+    sheet,
     tasks,
 )
 from tools.site.read_lessons import read_lessons
@@ -48,6 +49,7 @@ LOOK_UP = [
     "docs/glossary",
     "docs/next",
     "docs/teaching",
+    "docs/questions",
     "docs/zh",
 ]
 GROUPS = {  # caption → numbers of lessons, the first and the last
@@ -59,7 +61,10 @@ GROUPS = {  # caption → numbers of lessons, the first and the last
 ABOUT = ["docs/evidence"]
 # pages of the site whose text stands elsewhere
 ELSEWHERE = {"docs/kit.md": "packages/device_lab/README.md"}
-PAGES = LOOK_UP + ABOUT + [f"docs/errors/{page}" for page in errors.PAGES.values()]
+# not in the navigation: docs/questions is handed out, docs/teaching links to its key
+HIDDEN = ["docs/questions_key"]
+PAGES = LOOK_UP + ABOUT + HIDDEN
+PAGES += [f"docs/errors/{page}" for page in errors.PAGES.values()]
 # addresses that were given away, and where what stood there stands now
 MOVED = {
     "docs/names.html": "../search.html",
@@ -67,6 +72,7 @@ MOVED = {
     "genindex.html": "search.html",
 }
 NAMES = "map lessons cells exercises recording site new_pytorch tests".split()
+NAMES += ["release", "first_issues"]
 FOR_CONTRIBUTORS = ["CONTRIBUTING", *(f"docs/contributing/{name}" for name in NAMES)]
 # of README's table of lessons: number, name, stem of the file
 ROW = re.compile(r"^\| (\d\d) \| \[(.+?)\]\(notebooks/(.+?)\.ipynb\)", re.M)
@@ -198,6 +204,8 @@ def stage(folder):
         if name == "docs/answers.md":
             text = link_messages(text)
         text = repository_links(text, pathlib.PurePath(name).parent)
+        if name.removesuffix(".md") in HIDDEN:
+            text = f"---\norphan: true\n---\n\n{text}"
         page.write_text(text, encoding="utf-8")
     start = start_page(explorers.page(lessons()[0].stem, ""))
     (folder / "index.md").write_text(start, encoding="utf-8")
@@ -267,7 +275,7 @@ def stage_lesson(path, folder):
         nbformat.read(path, as_version=4),
         links=launch_line(path),
         exercises=lesson_exercises(path.name[:2]),
-        explorer=explorers.page(path.stem, "../"),
+        explorer=explorers.page(path.stem, "../", names()[path.stem]),
         name=names()[path.stem],
     )
     for cell in nb.cells:
@@ -314,6 +322,8 @@ def build(out):
     options = ["-q", "-W", "--keep-going", "-j", "auto", "-d", str(doctrees)]
     status = sphinx.cmd.build.main([*options, str(source), str(out)])
     not_found.finish(out / "404.html", address("Site"))
+    sheet.write(out)
+    explorers.embed(out / "embed", names())
     for page, there in MOVED.items():
         (out / page).write_text(REDIRECT.format(there), encoding="utf-8")
     for name in UNUSED:
