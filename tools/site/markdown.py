@@ -1,5 +1,5 @@
 """The staged pages as Markdown, for programs: each beside its .html, and llms.txt,
-which lists them (llmstxt.org).
+their list (llmstxt.org).
 
 No extension did it. sphinx-llm 1.1.0 builds all pages again (19 s) by
 sphinx-markdown-builder 0.6.11, which drops 534 outputs (claims, figures) and keeps
