@@ -37,7 +37,7 @@ MARK ?=
 .PHONY: test-unit test-slow test-lessons test-timed test-exercises test-browser
 .PHONY: test-tpu test-tpu-unit test-tpu-lessons test-colab test-emulated test-cuda
 .PHONY: test-next test-next-unit test-next-lessons record record-emulated site test-site
-.PHONY: bench capstone clean test-package
+.PHONY: bench capstone clean test-package slides
 
 help:
 	@echo "make lab             open your copies of the lessons, in the folder work"
@@ -81,6 +81,7 @@ help-all: help
 	@echo "make record          record what this machine's devices can measure"
 	@echo "make record-emulated record what the emulated CUDA device can tell"
 	@echo "make site            the website, from lessons as they are stored: dist/site"
+	@echo "make slides          slides for two hours, as HTML and PDF: dist/slides"
 	@echo "make bench           train.py against Accelerate and Lightning;"
 	@echo "                     what importing utils, what a look-up costs"
 	@echo "make clean           remove the environments and caches"
@@ -264,6 +265,10 @@ record: env
 
 site: env-test
 	$(VENV) -m tools.site.website
+
+# As a PDF, too; with Chromium, or Playwright's own (playwright install chromium).
+slides: env-test
+	$(VENV) -m tools.site.slides
 
 test-site: site
 	$(VENV) -m pytest -rs tests/site/built $(TWO) -m "$(MARK)"

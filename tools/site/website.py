@@ -25,6 +25,7 @@ from tools.site import (
     pages,
     recipes,
     search,
+    slides,
     tasks,
 )
 from tools.site.read_lessons import read_lessons
@@ -296,6 +297,7 @@ def build(out):
         (out / page).write_text(REDIRECT.format(there), encoding="utf-8")
     for name in UNUSED:
         (out / "_static" / name).unlink()
+    slides.build(out / "slides")
     say("Pagefind makes the index of the search")
     notebooks = {path.stem: None for path in lessons()}
     found = search.collect(out, tasks.tasks(notebooks), names(), chinese_names())
