@@ -27,6 +27,7 @@ LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 COLORED = HtmlFormatter(noclasses=True, style="a11y-high-contrast-light")
 SETTINGS = {
     "extensions": ["myst_parser", "sphinx_revealjs"],
+    "source_suffix": {".md": "markdown"},  # not that of a build before
     "html_favicon": "_static/favicon.svg",
     "smartquotes": False,
     "revealjs_html_theme": "revealjs-simple",
