@@ -16,6 +16,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 from sphinx.application import Sphinx
+from sphinx.util.docutils import docutils_namespace
 
 from tools.lessons.links import read
 from tools.lessons.notebooks import ROOT, lessons
@@ -33,8 +34,10 @@ SETTINGS = {
     "revealjs_html_theme": "revealjs-simple",
     "revealjs_style_theme": "slides.css",
     "revealjs_static_path": ["_static"],
-    "revealjs_script_conf": "{width: 1024, height: 768, margin: 0, center: false,"
-    " hash: true, slideNumber: 'c/t', controls: false, transition: 'none'}",
+    "revealjs_script_conf": {
+        **{"width": 1024, "height": 768, "margin": 0, "center": False, "hash": True},
+        **{"slideNumber": "c/t", "controls": False, "transition": "none"},
+    },
     "revealjs_script_plugins": [
         {"src": "revealjs/plugin/notes/notes.js", "name": "RevealNotes"}
     ],
@@ -104,8 +107,10 @@ def build(out):
     (source / "index.md").write_text(text, encoding="utf-8")
     for name, picture in pictures.items():
         (source / "_static" / name).write_bytes(picture)
-    folders = source, None, made, work / "trees"
-    Sphinx(*folders, "revealjs", SETTINGS, status=None, warningiserror=True).build()
+    how = {"confdir": None, "doctreedir": work / "trees", "buildername": "revealjs"}
+    how |= {"confoverrides": SETTINGS, "status": None, "exception_on_warning": True}
+    with docutils_namespace():
+        Sphinx(source, outdir=made, **how).build()
     loaded = re.findall(r'(?:src|href)="(_static/[^"?]+)', read(made / "index.html"))
     for name in {"index.html", *loaded}:
         (out / name).parent.mkdir(parents=True, exist_ok=True)
