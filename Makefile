@@ -37,7 +37,7 @@ MARK ?=
 .PHONY: test-unit test-slow test-lessons test-timed test-exercises test-browser
 .PHONY: test-tpu test-tpu-unit test-tpu-lessons test-colab test-emulated test-cuda
 .PHONY: test-next test-next-unit test-next-lessons record record-emulated site test-site
-.PHONY: bench capstone clean test-package slides
+.PHONY: bench capstone clean release sheet slides test-package
 
 help:
 	@echo "make lab             open your copies of the lessons, in the folder work"
@@ -81,6 +81,8 @@ help-all: help
 	@echo "make record          record what this machine's devices can measure"
 	@echo "make record-emulated record what the emulated CUDA device can tell"
 	@echo "make site            the website, from lessons as they are stored: dist/site"
+	@echo "make release         wheels, PDF, website and notes: dist/release"
+	@echo "make sheet           the cheat sheet for a wall, A4: dist/sheet.pdf (Chromium)"
 	@echo "make slides          slides for two hours, as HTML and PDF: dist/slides"
 	@echo "make bench           train.py against Accelerate and Lightning;"
 	@echo "                     what importing utils, what a look-up costs"
@@ -247,7 +249,8 @@ test-emulated: env-test-cuda
 # Each lesson twice in one kernel on a T4, and once on an H200 that asks which GPU it has;
 # EMULATED=--once: each once, on a T4.
 test-cuda: test-emulated
-	$(CUDA) -m pytest tests/lessons/bugs_on_cuda.py
+	$(CUDA) -m pytest tests/lessons/bugs_on_cuda.py tests/tools/capstone_on_cuda.py \
+	    -m "$(MARK)"
 	$(CUDA) -m tools.lessons.emulated $(EMULATED)
 
 # What the emulated device can tell: cells that are marked timeless.
@@ -266,7 +269,14 @@ record: env
 site: env-test
 	$(VENV) -m tools.site.website
 
-# As a PDF, too; with Chromium, or Playwright's own (playwright install chromium).
+# TAG=v0.2.0: that release; without, a rehearsal.
+release: env-test
+	$(VENV) -m tools.release $(TAG)
+
+sheet: env-test
+	@mkdir -p dist
+	$(VENV) -m tools.site.sheet dist/sheet.pdf
+
 slides: env-test
 	$(VENV) -m tools.site.slides
 

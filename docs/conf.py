@@ -147,6 +147,13 @@ def lighter(app, page, template, context, doctree):
         ]
 
 
+def as_markdown(app, page, template, context, doctree):
+    """Say where the page stands as Markdown: tools/site/markdown.py writes it."""
+    if page in app.env.all_docs:
+        here = f'type="text/markdown" href="{page.split("/")[-1]}.md"'
+        context["metatags"] += f'<link rel="alternate" {here}>\n'
+
+
 def without_search(app):
     """Let Sphinx write no search of its own: tools/site/search.py does."""
     app.builder.search = False
@@ -175,5 +182,6 @@ def setup(app):
     app.connect("doctree-read", mark_chinese)
     app.connect("html-page-context", level_of_captions, priority=900)  # after Furo
     app.connect("html-page-context", lighter)
+    app.connect("html-page-context", as_markdown)
     app.connect("html-page-context", without_highlights)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -45,7 +45,7 @@ class Ear(TorchFunctionMode):
         super().__init__()
         self.losses, self.samples, self.steps = [], [], 0
         self.held, self.before = [], tensors()
-        self.types, self.weights, self.copies, self.asked = set(), set(), 0, 0
+        self.types, self.weights, self.copies = set(), set(), 0
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         name = getattr(function, "__name__", "")
@@ -75,7 +75,6 @@ class Ear(TorchFunctionMode):
         if batch and not x.requires_grad and x.device.type == "cpu":
             if out.device.type != "cpu":
                 self.copies += not (asked and x.is_pinned())
-            self.asked += bool(asked)
 
     def stepped(self, *_):
         self.steps += 1
@@ -114,7 +113,6 @@ def look(path):
         "types": sorted(ear.types),
         "weights": sorted(ear.weights),
         "copies": ear.copies / max(1, ear.steps),
-        "asked": ear.asked,
         "kept": ear.kept(),
         "tf32": torch.get_float32_matmul_precision() != "highest",
         "clock": clock(script.timed),

@@ -11,6 +11,9 @@ copy. Change there what you like, but for what the judge calls:
   timed(work, device) → result, seconds
       what work() returns, and how long it took, with all that it made the device do,
       and nothing that the device had to do before
+
+Of the test in the end only the accuracy is judged. Whether the model is compiled, you
+decide.
 """
 
 import time

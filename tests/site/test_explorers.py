@@ -147,6 +147,25 @@ def test_script(number, tmp_path, monkeypatch):
         assert [head, cuts] == [content["heads"][at], content["cuts"][at]]
 
 
+def test_a_page_to_embed_shows_the_same_at_fewer_positions():
+    def control(first, *texts):
+        return {"label": "l", "kind": "range", "first": first, "texts": list(texts)}
+
+    names = [a + b for a in "xyz" for b in "pq"]
+    found = {
+        "controls": {"one": control(1, *"xyz"), "two": control(0, *"pq")},
+        "tags": ["<svg>", *names],
+        "pictures": [[0, at] for at in range(1, 7)],
+        "alts": names,
+        "heads": [[name] for name in names],
+        "cuts": [[] for _ in names],
+    }
+    new = json.loads(gzip.decompress(explorers.fewer(found, {"one": ["x"]})))
+    assert new["controls"]["one"] == control(0, *"yz")
+    assert new["tags"] == ["<svg>", "yp", "yq", "zp", "zq"] and new["alts"] == names[2:]
+    assert [explorers.picture(new, at)[5:] for at in range(4)] == names[2:]
+
+
 def xml(text):
     """HTML of an explorer as XML, if each tag is closed."""
     closed = re.sub(r"(<input.*?)>", r"\1/>", text)

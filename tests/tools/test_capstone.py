@@ -370,7 +370,7 @@ def test_workers_that_start_in_each_epoch_are_no_loader():
     parts = {"loader": 0.001, "forward and Python": 0.002, "copy": 0}
     before = {"pace": {"parts": parts | {"loader": 0.01}, "long": None}}
     for why, verdict in (("workers start", LEFT), ("lines", FOUND)):
-        after = {"pace": {"parts": parts, "long": {"why": why}}}
+        after = {"pace": {"parts": parts, "long": {"why": why, "share": 0.3}}}
         assert capstone.loader(None, None, before, after, None)[0] == verdict
 
 

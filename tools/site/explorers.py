@@ -5,6 +5,8 @@ beforehand, by the lesson's own code.
                                   picture, text alternative
     write("dist/site/_static/explorers")     a script for each lesson, NN.js, with the
                                              pictures of all settings
+    embed("dist/site/embed", names)          a page for each lesson, NN.html, that other
+                                             sites show in an <iframe>
 
 GRID says at which values the controls stand; tools/site/drawings.py draws;
 docs/_static/explorer.js shows. What has been drawn stays in build/explorers/ until
@@ -15,12 +17,14 @@ import base64
 import gzip
 import hashlib
 import html
+import itertools
 import json
 import multiprocessing
 import pathlib
 import re
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
+from tools.lessons.notebooks import address
 from tools.site import drawings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -79,6 +83,14 @@ GRID = {
         "conversations": [1, 6, 60, 140, 600],
     },
 }
+# Lesson → control → the positions, as they are called in the page, that a page to embed
+# leaves out: it has all in one file of at most MOST bytes.
+LEFT_OUT = {
+    "04": {"host": ["1"], "device": ["1", "2"]},
+    "05": {"chunks": ["8"]},
+    "06": {"load": ["200"], "compute": ["200"], "workers": ["4"]},
+}
+MOST = 100_000
 
 
 # --------------------------------------------------------------------------------------
@@ -146,9 +158,13 @@ def write(folder):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for number, path in drawn(GRID).items():
-        text = base64.b64encode(path.read_bytes()).decode()
-        script = f'deviceLab.explorer("{number}", "{text}")\n'
+        script = script_of(number, path.read_bytes())
         (folder / f"{number}.js").write_text(script, encoding="ascii", newline="\n")
+
+
+def script_of(number, packed):
+    text = base64.b64encode(packed).decode()
+    return f'deviceLab.explorer("{number}", "{text}")\n'
 
 
 # --------------------------------------------------------------------------------------
@@ -159,7 +175,7 @@ def write(folder):
 # below each other; what is wider scrolls sideways
 LEGIBLE = 9
 BOX = """\
-<div class="explorer" data-explorer="{number}" data-script="{script}"
+<div class="explorer" data-explorer="{number}" {source}
  data-scale="{scale:.3f}">
 <fieldset disabled>
 <legend>Move a control: the figure follows</legend>
@@ -175,15 +191,21 @@ BOX = """\
 <p class="explorer-says" aria-live="polite"></p>
 <p class="explorer-note">Drawn beforehand by the lesson's code, for these positions of
 the controls. In a notebook there are more.</p>
-<noscript><p class="explorer-note">Without JavaScript the controls do nothing; this is
-the first picture.</p></noscript>
-</div>"""
+<noscript><p class="explorer-note">{still}</p></noscript>
+{embed}</div>"""
+STILL = "Without JavaScript the controls do nothing; this is the first picture."
+EMBED = """\
+<details class="code"><summary>Embed this figure</summary>
+<div><div class="highlight"><pre>{line}</pre></div></div>
+</details>
+"""
 
 
-def page(stem, root):
+def page(stem, root, name=None):
     """The explorer of a lesson as HTML, or None where the site keeps the stored
     picture. stem: "05_streams". root: the relative path from the page to the root of
-    the site, such as "../".
+    the site, such as "../". name: of the lesson, "05 · Streams"; with it the line that
+    embeds the figure stands below it.
 
     Before its script has come it shows the first picture, and its controls are
     disabled.
@@ -192,19 +214,37 @@ def page(stem, root):
     if number not in GRID:
         return None
     found = unpack(drawn([number])[number])
+    line = html.escape(iframe(number, name, found)) if name else ""
+    return box(
+        number,
+        found,
+        source=f'data-script="{root}_static/explorers/{number}.js"',
+        still=STILL,
+        embed=EMBED.format(line=line) if name else "",
+    )
+
+
+def box(number, found, **parts):
+    """The explorer as HTML, with its first picture. found: what its script holds."""
     controls, at = found["controls"].items(), 0
     for _, control in controls:
         at = at * len(control["texts"]) + control["first"]
-    svg = "".join(found["tags"][place] for place in found["pictures"][at])
-    return BOX.format(
-        number=number,
-        script=f"{root}_static/explorers/{number}.js",
-        fields="\n".join(field(number, name, control) for name, control in controls),
-        alt=html.escape(found["alts"][at]),
-        least=round(width_of(svg) * scale(svg)),
-        scale=scale(svg),
-        svg=svg,
+    svg = picture(found, at)
+    return BOX.format_map(
+        {
+            "number": number,
+            "fields": "\n".join(field(number, *control) for control in controls),
+            "alt": html.escape(found["alts"][at]),
+            "least": round(width_of(svg) * scale(svg)),
+            "scale": scale(svg),
+            "svg": svg,
+            **parts,
+        }
     )
+
+
+def picture(found, at):
+    return "".join(found["tags"][place] for place in found["pictures"][at])
 
 
 def width_of(svg):
@@ -241,3 +281,132 @@ def field(number, name, control):
         options[first] = options[first].replace(">", " selected>", 1)
         made = f'<select id="{name}">{"".join(options)}</select>'
     return f'<p><label for="{name}">{label}</label>{made}</p>'
+
+
+# --------------------------------------------------------------------------------------
+# On other sites
+
+
+WIDE = 760  # pixels
+NONE = "Without JavaScript there is no picture here; the lesson has one."
+PAGE = """\
+<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}: an interactive figure of PyTorch Device Lab</title>
+<link rel="icon" href="data:,">
+<link rel="canonical" href="{lesson}">
+<style>
+:root {{ color-scheme: light dark; --color-brand-primary: #0072b2; }}
+body {{ background: #fff; color: #1b1f23; font: 15px/1.45 -apple-system,
+       BlinkMacSystemFont, "Segoe UI", Helvetica, Arial, sans-serif; margin: 0;
+       padding: 8px; }}
+footer {{ font-size: 13px; }}
+footer p {{ margin: 6px 0 0; }}
+a {{ color: #00609a; }}
+:focus-visible {{ outline: 2px solid #0072b2; outline-offset: 2px; }}
+{style}
+.explorer {{ margin: 0; }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --color-brand-primary: #6dbfee; --color-background-border: #6b7680;
+          --color-foreground-secondary: #b0b4b9; --color-background-primary: #1d2024; }}
+  body {{ background: #131416; color: #cfd0d0; }}
+  a {{ color: #7cc4ef; }}
+  .explorer-window {{ filter: brightness(0.76); }}
+}}
+</style></head>
+<body><main>
+{box}
+</main>
+<footer><p><a href="{lesson}" target="_blank" rel="noopener">PyTorch Device Lab, lesson
+{title}</a> · <a href="https://creativecommons.org/licenses/by/4.0/" target="_blank"
+ rel="noopener">CC BY 4.0</a></p></footer>
+<script>
+{script}</script>
+<script>
+{data}</script>
+</body></html>
+"""
+
+
+def embed(folder, names):
+    """Write a page for each explorer into `folder`, which needs no other file. names:
+    of the lessons, {stem: "05 · Streams"}.
+    """
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    static = ROOT / "docs" / "_static"
+    for number, path in drawn(GRID).items():
+        stem = drawings.lesson_path(number).stem
+        packed = fewer(unpack(path), LEFT_OUT.get(number, {}))
+        found = json.loads(gzip.decompress(packed))
+        # its script stands below, and has the first picture, too
+        parts = {"source": "data-asked", "still": NONE, "svg": "", "embed": ""}
+        text = PAGE.format(
+            title=html.escape(names[stem]),
+            lesson=f"{address('Site')}/notebooks/{stem}.html",
+            style=(static / "explorer.css").read_text(encoding="utf-8"),
+            box=box(number, found, **parts),
+            script=(static / "explorer.js").read_text(encoding="utf-8"),
+            data=script_of(number, packed),
+        )
+        if len(text.encode()) > MOST:
+            raise ValueError(f"embed/{number}.html has {len(text.encode())} bytes")
+        (folder / f"{number}.html").write_text(text, encoding="utf-8", newline="\n")
+
+
+def fewer(found, left_out):
+    """What an explorer shows, packed, without some positions of its controls."""
+    kept = {
+        name: [n for n, text in enumerate(each["texts"]) if text not in left_out[name]]
+        if name in left_out
+        else list(range(len(each["texts"])))
+        for name, each in found["controls"].items()
+    }
+    places = []
+    for chosen in itertools.product(*kept.values()):
+        at = 0
+        for control, n in zip(found["controls"].values(), chosen, strict=True):
+            at = at * len(control["texts"]) + n
+        places.append(at)
+    tags = {}
+    pictures = [
+        [tags.setdefault(tag, len(tags)) for tag in found["pictures"][at]]
+        for at in places
+    ]
+    controls = {
+        name: {
+            **each,
+            "texts": [each["texts"][n] for n in kept[name]],
+            "first": kept[name].index(each["first"]),
+        }
+        for name, each in found["controls"].items()
+    }
+    content = {
+        "controls": controls,
+        "tags": [found["tags"][tag] for tag in tags],
+        "pictures": pictures,
+    }
+    for name in ("alts", "heads", "cuts"):
+        content[name] = [found[name][at] for at in places]
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return gzip.compress(text.encode(), mtime=0)
+
+
+def iframe(number, name, found):
+    """The line that shows a lesson's figure on another site, as high as its highest
+    picture asks for.
+    """
+    sizes = [
+        re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)', found["tags"][each[0]])
+        for each in found["pictures"]
+    ]
+    steepest = max(float(size[2]) / float(size[1]) for size in sizes)
+    rows = len(found["controls"])
+    high = round(145 + 31 * rows + (WIDE - 32) * steepest)
+    return (
+        f'<iframe src="{address("Site")}/embed/{number}.html" width="{WIDE}"'
+        f' height="{high}" style="border: 0; max-width: 100%" loading="lazy"'
+        f' title="{html.escape(name)}, an interactive figure of PyTorch Device Lab">'
+        "</iframe>"
+    )

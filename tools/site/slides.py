@@ -20,7 +20,7 @@ from sphinx.util.docutils import docutils_namespace
 
 from tools.lessons.links import read
 from tools.lessons.notebooks import ROOT, lessons
-from tools.site import pages
+from tools.site import pages, sheet
 
 PLACE = re.compile(r"^<!-- (\w+) (\d\d)#([\w-]+)(?: ([\d,-]+))? -->$", re.M)
 QUOTE = re.compile(r"^> (?:- )?(.+)$", re.M)
@@ -117,17 +117,21 @@ def build(out):
         shutil.copy(made / name, out / name)
 
 
-def paper(out):
-    """Write a PDF of the slides in the folder `out`."""
-    path, arguments = shutil.which("chromium"), ["--no-sandbox"]
+def pdf(path):
+    """Write the slides as a PDF."""
+    folder, path_of = ROOT / "build" / "slides-pdf", map(shutil.which, sheet.BROWSERS)
+    build(folder)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=arguments)
+        browser = playwright.chromium.launch(
+            executable_path=next(filter(None, path_of), None), args=["--no-sandbox"]
+        )
         page = browser.new_page()
-        page.goto(f"{(out / 'index.html').as_uri()}?print-pdf")
+        page.goto(f"{(folder / 'index.html').as_uri()}?print-pdf")
         page.wait_for_selector(".pdf-page")
-        page.pdf(path=out / "two-hours.pdf", prefer_css_page_size=True)
+        page.pdf(path=path, prefer_css_page_size=True)
+        browser.close()
 
 
 if __name__ == "__main__":
     build(ROOT / "dist" / "slides")
-    paper(ROOT / "dist" / "slides")
+    pdf(ROOT / "dist" / "slides" / "two-hours.pdf")

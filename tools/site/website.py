@@ -21,10 +21,12 @@ from tools.site import (
     errors,
     evidence,
     explorers,
+    markdown,
     not_found,
     pages,
     recipes,
     search,
+    sheet,
     slides,
     tasks,
 )
@@ -48,6 +50,7 @@ LOOK_UP = [
     "docs/glossary",
     "docs/next",
     "docs/teaching",
+    "docs/questions",
     "docs/zh",
 ]
 GROUPS = {  # caption → numbers of lessons, the first and the last
@@ -59,7 +62,10 @@ GROUPS = {  # caption → numbers of lessons, the first and the last
 ABOUT = ["docs/evidence"]
 # pages of the site whose text stands elsewhere
 ELSEWHERE = {"docs/kit.md": "packages/device_lab/README.md"}
-PAGES = LOOK_UP + ABOUT + [f"docs/errors/{page}" for page in errors.PAGES.values()]
+# not in the navigation: docs/questions is handed out, docs/teaching links to its key
+HIDDEN = ["docs/questions_key"]
+PAGES = LOOK_UP + ABOUT + HIDDEN
+PAGES += [f"docs/errors/{page}" for page in errors.PAGES.values()]
 # addresses that were given away, and where what stood there stands now
 MOVED = {
     "docs/names.html": "../search.html",
@@ -67,9 +73,11 @@ MOVED = {
     "genindex.html": "search.html",
 }
 NAMES = "map lessons cells exercises recording site new_pytorch tests".split()
+NAMES += ["release", "first_issues"]
 FOR_CONTRIBUTORS = ["CONTRIBUTING", *(f"docs/contributing/{name}" for name in NAMES)]
 # of README's table of lessons: number, name, stem of the file
 ROW = re.compile(r"^\| (\d\d) \| \[(.+?)\]\(notebooks/(.+?)\.ipynb\)", re.M)
+QUESTION = re.compile(ROW.pattern + r" \| (.+?)(?: \[Recipe\].*)? \|", re.M)
 
 
 def names():
@@ -117,21 +125,41 @@ def table_below(heading, text):
     return re.search(r"(?:^\|.*\n)+", section, re.M)[0]
 
 
+def contents():
+    """The navigation, {caption: names of pages}."""
+    groups = {
+        caption: [f"notebooks/{stem}" for stem in names() if begin <= stem[:2] <= end]
+        for caption, (begin, end) in GROUPS.items()
+    }
+    look_up = {"Look up": LOOK_UP}
+    return {**look_up, **groups, "About": ABOUT, "Contribute": FOR_CONTRIBUTORS}
+
+
+def write_for_programs(source, out):
+    """The pages in `source` as Markdown, llms.txt and the skill, in `out`."""
+    shutil.copytree(ROOT / "skills", out / "skills")
+    questions = {
+        f"notebooks/{stem}": question
+        for _, _, stem, question in QUESTION.findall(read(ROOT / "README.md"))
+    }
+    sections = {"Start": ["index"], **contents()}
+    sections["Errors and warnings"] = [page for page in PAGES if "errors/" in page]
+    sections["Optional"] = sections.pop("Contribute")  # llmstxt.org: may be passed over
+    head = read(ROOT / "docs" / "llms.txt").replace("SITE", address("Site"))
+    made = markdown.pages(source, address("Site"))
+    markdown.write(made, head, out, address("Site"), sections, questions)
+
+
 def start_page(explorer):
     """docs/index.md with what it has places for (`<!-- name -->`). explorer: that of
     lesson 00, as HTML.
     """
     text, readme = read(ROOT / "docs" / "index.md"), read(ROOT / "README.md")
-    contents = toctree("Look up", LOOK_UP)
-    for caption, (first, last) in GROUPS.items():
-        stems = [stem for stem in names() if first <= stem[:2] <= last]
-        contents += toctree(caption, [f"notebooks/{stem}" for stem in stems])
-    contents += toctree("About", ABOUT) + toctree("Contribute", FOR_CONTRIBUTORS)
     places = {
         "explorer 00": f"```{{raw}} html\n{explorer}\n```",
         "paths": table_below("Paths", readme),
         "lessons": table_below("Lessons", readme),
-        "contents": contents,
+        "contents": "".join(toctree(*section) for section in contents().items()),
     }
     for name, content in places.items():
         text = text.replace(f"\n<!-- {name} -->\n", f"\n{content}\n")
@@ -177,6 +205,8 @@ def stage(folder):
         if name == "docs/answers.md":
             text = link_messages(text)
         text = repository_links(text, pathlib.PurePath(name).parent)
+        if name.removesuffix(".md") in HIDDEN:
+            text = f"---\norphan: true\n---\n\n{text}"
         page.write_text(text, encoding="utf-8")
     start = start_page(explorers.page(lessons()[0].stem, ""))
     (folder / "index.md").write_text(start, encoding="utf-8")
@@ -246,7 +276,7 @@ def stage_lesson(path, folder):
         nbformat.read(path, as_version=4),
         links=launch_line(path),
         exercises=lesson_exercises(path.name[:2]),
-        explorer=explorers.page(path.stem, "../"),
+        explorer=explorers.page(path.stem, "../", names()[path.stem]),
         name=names()[path.stem],
     )
     for cell in nb.cells:
@@ -293,10 +323,14 @@ def build(out):
     options = ["-q", "-W", "--keep-going", "-j", "auto", "-d", str(doctrees)]
     status = sphinx.cmd.build.main([*options, str(source), str(out)])
     not_found.finish(out / "404.html", address("Site"))
+    sheet.write(out)
+    explorers.embed(out / "embed", names())
     for page, there in MOVED.items():
         (out / page).write_text(REDIRECT.format(there), encoding="utf-8")
     for name in UNUSED:
         (out / "_static" / name).unlink()
+    say("the pages as Markdown, for programs")
+    write_for_programs(source, out)
     slides.build(out / "slides")
     say("Pagefind makes the index of the search")
     notebooks = {path.stem: None for path in lessons()}

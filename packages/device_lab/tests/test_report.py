@@ -673,7 +673,7 @@ def test_what_is_there_is_said_and_what_is_not_is_not(facts, words, not_words):
             "same lines",
             "40% of the time, on the same lines as the others",
         ),
-        ("workers start", "40% of the time: the loader's workers start"),
+        ("workers start", "40% of the time: the loader begins an epoch"),
     ],
 )
 def test_long_steps_are_explained(why, words):

@@ -15,7 +15,7 @@ STEPS = {
     "call": "from one call of the model to the next: gradients off, no optimizer seen",
 }
 LONG = {
-    "workers start": ": the loader's workers start",
+    "workers start": ": the loader begins an epoch",
     "same lines": ", on the same lines as the others",
 }
 
