@@ -107,10 +107,9 @@ def build(out):
     (source / "index.md").write_text(text, encoding="utf-8")
     for name, picture in pictures.items():
         (source / "_static" / name).write_bytes(picture)
-    how = {"confdir": None, "doctreedir": work / "trees", "buildername": "revealjs"}
-    how |= {"confoverrides": SETTINGS, "status": None, "exception_on_warning": True}
+    how = source, None, made, work / "trees", "revealjs", SETTINGS, None
     with docutils_namespace():
-        Sphinx(source, outdir=made, **how).build()
+        Sphinx(*how, exception_on_warning=True).build()
     loaded = re.findall(r'(?:src|href)="(_static/[^"?]+)', read(made / "index.html"))
     for name in {"index.html", *loaded}:
         (out / name).parent.mkdir(parents=True, exist_ok=True)
@@ -119,17 +118,15 @@ def build(out):
 
 def pdf(path):
     """Write the slides as a PDF."""
-    folder, path_of = ROOT / "build" / "slides-pdf", map(shutil.which, sheet.BROWSERS)
+    folder = ROOT / "build" / "slides-pdf"
     build(folder)
+    found = next(filter(None, map(shutil.which, sheet.BROWSERS)), None)
+    how = {"executable_path": found, "args": ["--no-sandbox"]}
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=next(filter(None, path_of), None), args=["--no-sandbox"]
-        )
-        page = browser.new_page()
-        page.goto(f"{(folder / 'index.html').as_uri()}?print-pdf")
+        page = playwright.chromium.launch(**how).new_page()
+        page.goto(f"{folder.as_uri()}/index.html?print-pdf")
         page.wait_for_selector(".pdf-page")
         page.pdf(path=path, prefer_css_page_size=True)
-        browser.close()
 
 
 if __name__ == "__main__":
