@@ -9,8 +9,9 @@ pays     does_it_pay on a transformer, training and evaluating
 float8   a matmul in float8 by F.scaled_mm against bfloat16
 ladder   samples/s of train.py with each option, and their share of the card's peak
 race     train.py against Accelerate at two batch sizes, as `make bench` does
+capstone what its judge says of the script as it is, and of the answer
 
-It needs PyTorch and NumPy; the race needs Accelerate, too. Each part runs in a process
+It needs PyTorch and NumPy; the race Accelerate, the capstone scikit-learn, too. Each part runs in a process
 of its own, which is ended at the part's time limit. Below DIR, by default
 build/on_a_gpu, a part writes NAME.json and NAME.txt again with each result: nothing is
 lost where the machine goes away. A part that fails writes its traceback, and the next
@@ -197,6 +198,16 @@ def race(notes, small, seconds):
         notes.say(line, **row, ratio=statistics.median(ratios), ratios=ratios)
 
 
+def capstone(notes, small, seconds):
+    if not importlib.util.find_spec("sklearn"):
+        return "scikit-learn is not installed: no capstone"
+    from tools.capstone import ORIGINAL, compared
+
+    for path in (ORIGINAL, ROOT / "tests" / "tools" / "capstone_answer.py"):
+        lines = list(compared(path))
+        notes.say("\n".join(lines), script=path.name, lines=lines)
+
+
 # --------------------------------------------------------------------------------------
 
 # part → (what it does, the seconds that it may take); first what the kit needs most
@@ -209,6 +220,7 @@ PARTS = {
     "float8": (float8, 40),
     "ladder": (ladder, 200),
     "race": (race, 180),
+    "capstone": (capstone, 180),
 }
 
 
