@@ -37,7 +37,7 @@ MARK ?=
 .PHONY: test-unit test-slow test-lessons test-timed test-exercises test-browser
 .PHONY: test-tpu test-tpu-unit test-tpu-lessons test-colab test-emulated test-cuda
 .PHONY: test-next test-next-unit test-next-lessons record record-emulated site test-site
-.PHONY: bench capstone clean release sheet test-package
+.PHONY: bench capstone clean release sheet slides test-package
 
 help:
 	@echo "make lab             open your copies of the lessons, in the folder work"
@@ -83,6 +83,7 @@ help-all: help
 	@echo "make site            the website, from lessons as they are stored: dist/site"
 	@echo "make release         wheels, PDF, website and notes: dist/release"
 	@echo "make sheet           the cheat sheet for a wall, A4: dist/sheet.pdf (Chromium)"
+	@echo "make slides          slides for two hours, as HTML and PDF: dist/slides"
 	@echo "make bench           train.py against Accelerate and Lightning;"
 	@echo "                     what importing utils, what a look-up costs"
 	@echo "make clean           remove the environments and caches"
@@ -275,6 +276,9 @@ release: env-test
 sheet: env-test
 	@mkdir -p dist
 	$(VENV) -m tools.site.sheet dist/sheet.pdf
+
+slides: env-test
+	$(VENV) -m tools.site.slides
 
 test-site: site
 	$(VENV) -m pytest -rs tests/site/built $(TWO) -m "$(MARK)"

@@ -72,7 +72,7 @@ def main(tag=None):
     from tools.site import sheet, slides, website
 
     website.build(ROOT / "dist" / "site") and sys.exit("The website has warnings")
-    sheet.pdf(OUT / "cheat-sheet.pdf")
+    sheet.print_to(OUT / "cheat-sheet.pdf")
     slides.pdf(OUT / "slides-two-hours.pdf")
     site = OUT / f"website-{number}"
     shutil.make_archive(str(site), "zip", ROOT / "dist" / "site")

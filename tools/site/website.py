@@ -27,6 +27,7 @@ from tools.site import (
     recipes,
     search,
     sheet,
+    slides,
     tasks,
 )
 from tools.site.read_lessons import read_lessons
@@ -330,6 +331,7 @@ def build(out):
         (out / "_static" / name).unlink()
     say("the pages as Markdown, for programs")
     write_for_programs(source, out)
+    slides.build(out / "slides")
     say("Pagefind makes the index of the search")
     notebooks = {path.stem: None for path in lessons()}
     found = search.collect(out, tasks.tasks(notebooks), names(), chinese_names())
