@@ -18,6 +18,7 @@ from pathlib import Path
 import device_lab
 import emulated_cuda
 import torch_messages
+from tools.site import sheet, slides, website
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "dist" / "release"
@@ -69,8 +70,6 @@ def main(tag=None):
         source = ROOT / "packages" / package.__name__
         wheel = ["pip", "wheel", "-q", "--no-deps", "--wheel-dir", OUT, source]
         subprocess.run([sys.executable, "-m", *wheel], check=True)
-    from tools.site import sheet, slides, website
-
     website.build(ROOT / "dist" / "site") and sys.exit("The website has warnings")
     sheet.print_to(OUT / "cheat-sheet.pdf")
     slides.pdf(OUT / "slides-two-hours.pdf")

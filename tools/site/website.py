@@ -144,7 +144,8 @@ def write_for_programs(source, out):
     }
     sections = {"Start": ["index"], **contents()}
     sections["Errors and warnings"] = [page for page in PAGES if "errors/" in page]
-    sections["Optional"] = sections.pop("Contribute")  # llmstxt.org: may be passed over
+    # llmstxt.org: what may be passed over
+    sections["Optional"] = sections.pop("Contribute") + HIDDEN
     head = read(ROOT / "docs" / "llms.txt").replace("SITE", address("Site"))
     made = markdown.pages(source, address("Site"))
     markdown.write(made, head, out, address("Site"), sections, questions)
