@@ -31,7 +31,13 @@ LINES = {
     "01": ["device = torch.accelerator", "if device is None", "    device = torch.dev"],
     "02": ["weight = torch.ones", "for batch in", "    batch = batch.to"],
     "03": ["model.to(device)", "torch.save(model"],
-    "04": ["        fn()", "        wait()", "        samples.append"],
+    "04": [
+        "        wait()",
+        "        start = ",
+        "        fn()",
+        "        wait()",
+        "        samples.append",
+    ],
     "05": ["side.wait_stream", "with streams.stream", "    y = ", "main.wait_stream"],
     "06": ["    num_workers=", "    pin_memory=", "    images = images.to"],
     "07": ["        share = ", "        (share * "],
@@ -40,6 +46,7 @@ LINES = {
         "        loss = ",
         "    scaler.scale(loss)",
         "    scaler.step",
+        "    scaler.update",
     ],
     "09": [
         "with profile(",
@@ -69,7 +76,7 @@ WAITS = [
     ("`.cpu()`, `.tolist()`", "collect there, `torch.stack`, copy once"),
     ("`error_if_nonfinite=True`", "leave it out"),
     ("`F.one_hot` without a size", "`F.one_hot(labels, n)`"),
-    ("`torch.equal`", "`(a == b).all()`"),
+    ("`torch.equal`", "`(a == b).all()`, read later"),
     ("`synchronize`, `empty_cache`", "leave them out: only a clock has to wait"),
 ]
 # question · what tells · what helps · lessons
@@ -282,6 +289,7 @@ PAGE = """\
 </div>
 </main>
 <footer><p><a href="{site}">{shown}</a></p><p>{versions}</p>
+<p>Blue numbers are lessons</p>
 <p>CC BY 4.0, the authors of PyTorch Device Lab</p></footer>
 </body></html>
 """
