@@ -72,19 +72,22 @@ WAITS = [
         "`x.to(device)`, from the host",
         "pin it, `non_blocking=True`; or make it there, `device=device`",
     ),
-    ("`torch.tensor` of a list", "once, before the loop"),
+    ("`torch.tensor(data, device=device)`", "once, before the loop"),
     ("`.cpu()`, `.tolist()`", "collect there, `torch.stack`, copy once"),
     ("`error_if_nonfinite=True`", "leave it out"),
     ("`F.one_hot` without a size", "`F.one_hot(labels, n)`"),
     ("`torch.equal`", "`(a == b).all()`, read later"),
-    ("`synchronize`, `empty_cache`", "leave them out: only a clock has to wait"),
+    (
+        "`synchronize`, `empty_cache`",
+        "only for a clock, or behind a `non_blocking` copy",
+    ),
 ]
 # question · what tells · what helps · lessons
 QUESTIONS = [
     ("Is it right?", "a seed, and the losses", "the same after each change", "15"),
     (
         "Where does the time go?",
-        "`device-lab train.py`, a whole epoch",
+        "`device-lab train.py`; time a whole epoch",
         "the longest part first",
         "09 15",
     ),
@@ -283,7 +286,7 @@ PAGE = """\
 </div>
 <div class="column last">
 <section class="asked"><h2>A slow loop: ask in this order</h2><ol>{asked}</ol></section>
-<section class="waits"><h2>It waits for the device <span class="to">{four}</span></h2>
+<section class="waits"><h2>It waits · instead <span class="to">{four}</span></h2>
 <dl>{waits}</dl></section>
 <section class="typed"><h2>Commands</h2>{typed}</section>
 </div>
