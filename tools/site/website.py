@@ -46,12 +46,12 @@ LOOK_UP = [
     "docs/tpu",
     "docs/tasks",
     "docs/errors",
-    "docs/paths",
     "docs/glossary",
     "docs/next",
     "docs/teaching",
     "docs/questions",
     "docs/zh",
+    "docs/paths",  # "Previous" of lesson 00
 ]
 GROUPS = {  # caption → numbers of lessons, the first and the last
     "Where tensors live": ("00", "04"),
