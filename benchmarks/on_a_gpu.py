@@ -283,7 +283,8 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the part, too
     end, missed = time.monotonic() + args.seconds, False
     for part in args.only:
-        left = min(PARTS[part][1], end - time.monotonic())
+        most = PARTS[part][1] * (4 if args.rehearse else 1)  # a CPU computes it
+        left = min(most, end - time.monotonic())
         outcome = "not begun: no time left"
         if left > 10:
             outcome = run_apart(part, args, left)
