@@ -70,7 +70,8 @@ def main(tag=None):
         source = ROOT / "packages" / package.__name__
         wheel = ["pip", "wheel", "-q", "--no-deps", "--wheel-dir", OUT, source]
         subprocess.run([sys.executable, "-m", *wheel], check=True)
-    website.build(ROOT / "dist" / "site") and sys.exit("The website has warnings")
+    if website.build(ROOT / "dist" / "site"):
+        sys.exit("The website has warnings")
     sheet.print_to(OUT / "cheat-sheet.pdf")
     slides.pdf(OUT / "slides-two-hours.pdf")
     site = OUT / f"website-{number}"

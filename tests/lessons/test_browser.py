@@ -16,11 +16,10 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from tests.conftest import FOLDERS, sampled
+from tools.site.paper import BROWSER, NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
-NAMES = ["chromium", "chromium-browser", "google-chrome", "chrome"]
-BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",

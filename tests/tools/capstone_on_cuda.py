@@ -5,14 +5,13 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from emulated_cuda.run import environment
+from tests.conftest import ROOT
+from tests.tools.test_capstone import changed
 
-ROOT = Path(__file__).resolve().parents[2]
-ANSWER = ROOT / "tests" / "tools" / "capstone_answer.py"
 # what only a GPU shows: batches that are not pinned, and float32
 BACK = [
     (", pin_memory=pin", ""),
@@ -29,14 +28,8 @@ BACK = [
     ids=["two faults", "the answer"],
 )
 def test_what_a_gpu_shows(changes, left, total, tmp_path):
-    text = ANSWER.read_text("utf-8")
-    for old, new in changes:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    path = tmp_path / "mended.py"
-    path.write_text(text, "utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "tools.capstone", path],
+        [sys.executable, "-m", "tools.capstone", changed(tmp_path, *changes)],
         cwd=ROOT,
         env={**os.environ, **environment()},
         capture_output=True,

@@ -11,7 +11,6 @@ Where one of them is gone, the sheet is not made.
 import html
 import pathlib
 import re
-import shutil
 import sys
 
 import nbformat
@@ -21,7 +20,7 @@ from pygments.lexers import PythonLexer
 
 from tools.lessons.links import read
 from tools.lessons.notebooks import address, lessons
-from tools.site import recipes
+from tools.site import paper, recipes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -371,21 +370,8 @@ def write(folder):
 
 
 def print_to(path):
-    """The sheet as a PDF, by the Chromium that is installed, or Playwright's own."""
-    from playwright.sync_api import sync_playwright
-
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=found, args=["--no-sandbox"]
-        )
-        tab = browser.new_page()
-        tab.set_content(page(address("Site") + "/"))
-        tab.pdf(path=path, prefer_css_page_size=True, print_background=True)
-        browser.close()
-
-
-BROWSERS = ["chromium", "chromium-browser", "google-chrome", "chrome"]
+    """The sheet as a PDF."""
+    paper.pdf(path, lambda tab: tab.set_content(page(address("Site") + "/")))
 
 
 if __name__ == "__main__":

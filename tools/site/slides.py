@@ -11,7 +11,6 @@ import re
 import shutil
 
 import nbformat
-from playwright.sync_api import sync_playwright
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
@@ -20,7 +19,7 @@ from sphinx.util.docutils import docutils_namespace
 
 from tools.lessons.links import read
 from tools.lessons.notebooks import ROOT, lessons
-from tools.site import pages, sheet
+from tools.site import pages, paper
 
 PLACE = re.compile(r"^<!-- (\w+) (\d\d)#([\w-]+)(?: ([\d,-]+))? -->$", re.M)
 QUOTE = re.compile(r"^> (?:- )?(.+)$", re.M)
@@ -120,13 +119,12 @@ def pdf(path):
     """Write the slides as a PDF."""
     folder = ROOT / "build" / "slides-pdf"
     build(folder)
-    found = next(filter(None, map(shutil.which, sheet.BROWSERS)), None)
-    how = {"executable_path": found, "args": ["--no-sandbox"]}
-    with sync_playwright() as playwright:
-        page = playwright.chromium.launch(**how).new_page()
+
+    def load(page):
         page.goto(f"{folder.as_uri()}/index.html?print-pdf")
         page.wait_for_selector(".pdf-page")
-        page.pdf(path=path, prefer_css_page_size=True)
+
+    paper.pdf(path, load)
 
 
 if __name__ == "__main__":
